@@ -1,0 +1,1 @@
+"""Tests of agentflow and of the workflows that come with it."""
