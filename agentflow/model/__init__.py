@@ -1,0 +1,1 @@
+"""What a workflow is: contexts, states, transitions, policies. No clock, no network, no database."""

@@ -1,0 +1,322 @@
+"""Checks of the table: every answer leads somewhere, every state can be reached and left, every cycle is bounded."""
+
+# This module looks into types and functions of authors, of which checkers know nothing:
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnnecessaryIsInstance=false
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from agentflow.model.check import Draft, Found, nearest
+from agentflow.model.states import End, Fork, Guarded, Item, Place, State, Transition
+
+
+def check_table(draft: Draft, found: Found) -> None:
+    """All problems of the table."""
+    _check_names(draft, found)
+    _check_entries(draft, found)
+    rows = [row for row in draft.rows if isinstance(row, Transition)]
+    _check_left_out(draft, rows, found)
+    for row in rows:
+        _check_row(draft, row, found)
+    for state in draft.workflow.states:
+        _check_state(state, [row for row in rows if row.exit.place is state], found)
+    _check_failures([row for row in rows if row.exit.place is None], draft.workflow.name, found)
+    if _check_start(draft, found):
+        _check_graph(draft, rows, found)
+
+
+def _check_names(draft: Draft, found: Found) -> None:
+    seen: dict[str, Place[Any]] = {}
+    for place in [*draft.workflow.states, *draft.workflow.ends]:
+        if place.name in seen:
+            found.error(place.line, f"the name {place.name!r} is taken by the one at {seen[place.name].line}")
+        seen.setdefault(place.name, place)
+
+
+def _check_entries(draft: Draft, found: Found) -> None:
+    rows: tuple[Any, ...] = draft.rows
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Transition):
+            found.error(draft.line, f"transitions: entry {number} {_not_a_row(row)}")
+
+
+def _not_a_row(entry: Any) -> str:
+    if isinstance(entry, State):
+        return f"is the state {entry.name!r}; a row is written {entry.name}.to(...) or {entry.name}.on(...).to(...)"
+    if isinstance(entry, Guarded):
+        return "is an unfinished row; add .to(...)"
+    if isinstance(entry, Fork):
+        return "is a group; add .join(...)"
+    return f"is {entry!r}; a row is written state.to(...) or state.on(...).to(...)"
+
+
+def _check_left_out(draft: Draft, rows: list[Transition[Any]], found: Found) -> None:
+    listed = {id(row) for row in rows}
+    for row in draft.workflow.made:
+        if id(row) not in listed:
+            found.error(row.line, f"row {_title(row)} was made but is not in the table")
+    seen: set[int] = set()
+    for row in rows:
+        if id(row) in seen:
+            found.error(row.line, f"row {_title(row)} is in the table twice")
+        seen.add(id(row))
+
+
+def _title(row: Transition[Any]) -> str:
+    exit = row.exit
+    source = exit.place.name if exit.place is not None else exit.owner.name
+    way = {"done": "", "on": f".on({', '.join(map(str, exit.outcomes))})"}.get(exit.event, f".{exit.event}")
+    return f"{source}{way} -> {getattr(row.target, 'name', row.target)}"
+
+
+def _check_row(draft: Draft, row: Transition[Any], found: Found) -> None:
+    _check_target(draft, row, found)
+    place = row.exit.place
+    if place is not None and place.owner is not draft.workflow:
+        found.error(row.line, f"row {_title(row)}: state {place.name!r} belongs to workflow {place.owner.name!r}")
+    if row.exit.undo:
+        found.error(row.line, f"row {_title(row)}: undo() cannot run yet")
+    kinds: tuple[Any, ...] = row.exit.failures  # authors may have passed anything
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            found.error(row.line, f"row {_title(row)}: {kind!r} is no class of exceptions")
+    if row.exit.event == "on" and isinstance(place, State):
+        for outcome in row.exit.outcomes:
+            _check_outcome(place, outcome, row, found)
+
+
+def _check_target(draft: Draft, row: Transition[Any], found: Found) -> None:
+    target: Any = row.target
+    if isinstance(target, str):
+        known = [place.name for place in [*draft.workflow.states, *draft.workflow.ends]]
+        found.error(row.line, f"target {target!r} is a string; pass the state or end itself{nearest(target, known)}")
+    elif isinstance(target, Item):
+        found.error(row.line, f"row {_title(row)}: an item is entered by `each` only")
+    elif not isinstance(target, State | End):
+        found.error(row.line, f"target {target!r} is neither a state nor an end")
+    elif target.owner is not draft.workflow:
+        found.error(row.line, f"row {_title(row)}: {target.name!r} belongs to workflow {target.owner.name!r}")
+
+
+def _check_outcome(state: State[Any], outcome: Any, row: Transition[Any], found: Found) -> None:
+    enum = state.spec.outcome
+    if enum is None:
+        found.error(row.line, f"state {state.name!r} has no outcome; write {state.name}.to(...)")
+    elif not isinstance(outcome, enum):
+        known = [text for member in enum for text in (member.name, str(member.value))]
+        typed = outcome.name if isinstance(outcome, Enum) else str(outcome)
+        found.error(
+            row.line, f"state {state.name!r} answers with {enum.__name__}, not with {outcome!r}{nearest(typed, known)}"
+        )
+
+
+# --- one state ---------------------------------------------------------------------------------------------------
+
+
+def _check_state(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
+    by_event: dict[str, list[Transition[Any]]] = {}
+    for row in rows:
+        by_event.setdefault(row.exit.event, []).append(row)
+    if state.spec.outcome is not None:
+        _check_members(state, by_event.get("on", []), found)
+        for row in by_event.get("done", []):
+            found.error(row.line, f"state {state.name!r} decides; write {state.name}.on(...).to(...)")
+    elif state.spec.kind != "call":
+        _check_single_way(state, by_event.get("done", []), found)
+    _check_failures(by_event.get("failed", []), state.name, found)
+    _check_expiry(state, by_event.get("expired", []), found)
+
+
+def _check_members(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
+    enum = state.spec.outcome
+    assert enum is not None  # the caller looked
+    for row in rows:
+        if len(set(row.exit.outcomes)) != len(row.exit.outcomes):
+            found.error(row.line, f"row {_title(row)} names a member twice")
+    for member in enum:
+        mine = [row for row in rows if member in row.exit.outcomes]
+        title = f"{enum.__name__}.{member.name}"
+        if not mine:
+            found.error(
+                state.line, f"state {state.name!r}: {title} leads nowhere; add {state.name}.on({title}).to(...)"
+            )
+        else:
+            _check_order(f"state {state.name!r}: {title}", mine, found)
+
+
+def _check_order(title: str, rows: list[Transition[Any]], found: Found) -> None:
+    """The last row has no guard, so one is always taken; no row stands behind one without, or it never is."""
+    if rows[-1].exit.guards:
+        found.error(rows[-1].line, f"{title} has a guard on its last row; add one without, for when no guard is true")
+    for number, row in enumerate(rows[:-1]):
+        if not row.exit.guards:
+            shadowed = ", ".join(str(later.line) for later in rows[number + 1 :])
+            found.error(row.line, f"{title} always takes this row, so the one at {shadowed} is never reached")
+            return
+
+
+def _check_single_way(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
+    if not rows:
+        found.error(state.line, f"state {state.name!r} has no way out; add {state.name}.to(...)")
+    else:
+        _check_order(f"state {state.name!r}", rows, found)
+
+
+def _check_failures(rows: list[Transition[Any]], owner: str, found: Found) -> None:
+    for number, row in enumerate(rows):
+        for earlier in rows[:number]:
+            if not earlier.exit.guards and _covers(earlier, row):
+                found.error(
+                    row.line,
+                    f"{owner}.failed: the row at {earlier.line} takes these failures, so this is never reached",
+                )
+                break
+
+
+def _covers(earlier: Transition[Any], later: Transition[Any]) -> bool:
+    if not earlier.exit.failures:
+        return True
+    kinds = [kind for kind in earlier.exit.failures if isinstance(kind, type)]
+    return bool(later.exit.failures) and all(
+        isinstance(kind, type) and issubclass(kind, tuple(kinds)) for kind in later.exit.failures
+    )
+
+
+def _check_expiry(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
+    if state.spec.expires is not None and not rows:
+        found.error(
+            state.line, f"state {state.name!r} expires, but leads nowhere then; add {state.name}.expired.to(...)"
+        )
+    elif state.spec.expires is None and rows:
+        found.error(rows[0].line, f"state {state.name!r} never expires; give its decorator expires=...")
+    elif state.spec.expires is None and state.spec.kind in {"human", "signal"}:
+        found.warn(state.line, f"state {state.name!r} may wait for ever; give it expires=... and an .expired row")
+    if rows:
+        _check_order(f"state {state.name!r}: expiry", rows, found)
+
+
+# --- the graph ---------------------------------------------------------------------------------------------------
+
+
+def _check_start(draft: Draft, found: Found) -> bool:
+    start: Any = draft.start
+    if isinstance(start, State) and start.owner is draft.workflow:
+        return True
+    if isinstance(start, State | Fork) and start.owner is not draft.workflow:
+        found.error(draft.line, f"start={start.name!r} belongs to workflow {start.owner.name!r}")
+    elif not isinstance(start, Fork):  # a group cannot run yet: that is said where groups are checked
+        title = f"end {start.name!r}" if isinstance(start, End) else repr(start)
+        found.error(draft.line, f"start={title}: a run starts at a state")
+    return False
+
+
+def _check_graph(draft: Draft, rows: list[Transition[Any]], found: Found) -> None:
+    ways = _ways(draft, rows)
+    names = {place.name: place for place in [*draft.workflow.states, *draft.workflow.ends]}
+    reached = _closure([draft.start.name], ways)
+    for name, place in names.items():
+        if name not in reached:
+            kind = "end" if isinstance(place, End) else "state"
+            found.error(place.line, f"{kind} {name!r} is never reached from {draft.start.name!r}")
+    _check_traps(draft, ways, reached, found)
+    _check_cycles(draft, ways, reached, found)
+    _check_failure_ends(draft, rows, found)
+
+
+def _ways(draft: Draft, rows: list[Transition[Any]]) -> dict[str, list[str]]:
+    """Where each state leads; a rescue of the workflow leads there from every state."""
+    ways: dict[str, list[str]] = {state.name: [] for state in draft.workflow.states}
+    for row in rows:
+        target = getattr(row.target, "name", None)
+        if not isinstance(target, str):
+            continue
+        sources = [row.exit.place.name] if row.exit.place is not None else list(ways)
+        for source in sources:
+            ways.setdefault(source, []).append(target)
+    return ways
+
+
+def _closure(starts: Iterable[str], ways: Mapping[str, list[str]]) -> set[str]:
+    reached: set[str] = set()
+    todo = list(starts)
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo.extend(ways.get(name, []))
+    return reached
+
+
+def _check_traps(draft: Draft, ways: Mapping[str, list[str]], reached: set[str], found: Found) -> None:
+    back: dict[str, list[str]] = {}
+    for source, targets in ways.items():
+        for target in targets:
+            back.setdefault(target, []).append(source)
+    can_end = _closure([end.name for end in draft.workflow.ends], back)
+    if not draft.workflow.ends:
+        found.error(
+            draft.workflow.line, f"workflow {draft.workflow.name!r} has no end; add {draft.workflow.name}.end(...)"
+        )
+    for state in draft.workflow.states:
+        if state.name in reached and state.name not in can_end and ways[state.name]:
+            found.error(state.line, f"state {state.name!r} is a trap: no way from it leads to an end")
+
+
+def _check_cycles(draft: Draft, ways: Mapping[str, list[str]], reached: set[str], found: Found) -> None:
+    """Every cycle must hold a state with `max_visits`: without those states, no cycle may be left.
+
+    Rescues of the workflow do not count: they are taken at most once in a run.
+    """
+    free = {state.name for state in draft.workflow.states if state.spec.max_visits is None and state.name in reached}
+    own: dict[str, list[str]] = {name: [] for name in free}
+    for row in draft.rows:
+        if isinstance(row, Transition) and row.exit.place is not None and row.exit.place.name in free:
+            own[row.exit.place.name].append(getattr(row.target, "name", ""))
+    for cycle in _cycles(own):
+        state = draft.state_named(cycle[0])
+        line = state.line if state else draft.line
+        path = " -> ".join([*cycle, cycle[0]])
+        found.error(line, f"the cycle {path} has no bound; give one of its states max_visits=")
+
+
+def _cycles(ways: Mapping[str, list[str]]) -> Iterator[list[str]]:
+    """One cycle for each knot of states that reach each other."""
+    left = set(ways)
+    for name in ways:
+        if name in left and (path := _way_back(name, ways)):
+            yield path
+            left -= _closure([name], ways) & {other for other in ways if name in _closure(ways[other], ways)}
+
+
+def _way_back(start: str, ways: Mapping[str, list[str]]) -> list[str]:
+    """The shortest way from a state to itself, empty if there is none."""
+    paths = {start: [start]}
+    todo = [start]
+    while todo:
+        name = todo.pop(0)
+        for target in ways.get(name, []):
+            if target == start:
+                return paths[name]
+            if target in ways and target not in paths:
+                paths[target] = [*paths[name], target]
+                todo.append(target)
+    return []
+
+
+def _check_failure_ends(draft: Draft, rows: list[Transition[Any]], found: Found) -> None:
+    """A technical failure is not a business answer: somebody should decide before it ends as one."""
+    ways = _ways(draft, [row for row in rows if row.exit.place is not None and row.exit.event != "failed"])
+    deciders = {state.name for state in draft.workflow.states if state.spec.kind in {"human", "llm", "react", "signal"}}
+    undecided = {name: ([] if name in deciders else targets) for name, targets in ways.items()}
+    business = {end.name for end in draft.workflow.ends if not end.failed}
+    for row in rows:
+        target = getattr(row.target, "name", None)
+        if row.exit.event == "failed" and isinstance(target, str):
+            for end in sorted(_closure([target], undecided) & business):
+                found.warn(
+                    row.line,
+                    f"row {_title(row)}: a failure reaches the end {end!r}, which is not failed=True, "
+                    "and neither a person nor a model decides in between",
+                )

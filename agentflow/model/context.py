@@ -1,0 +1,428 @@
+"""A run's data: the `Context` that authors derive, and how it is copied, compared and kept.
+
+Every body works on a private copy. What is *kept* between two steps is `Kept`: the immutable values themselves, the
+JSON bytes of the others, and for an `Append` field the list with the length that counts. After a body, `ContextPlan.keep`
+finds what changed (by comparing bytes: `==` would not tell True from 1, or 1.50 from 1.5), validates that alone, and
+returns it as the `Difference` that history stores.
+"""
+
+# This module looks into types and functions of authors, of which checkers know nothing:
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnnecessaryIsInstance=false
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Generic
+
+import pydantic_core
+from pydantic import BaseModel, ConfigDict, PrivateAttr, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+from typing_extensions import TypeVar
+
+from agentflow.errors import InvalidContext, InvalidInput
+from agentflow.merge import Append
+from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, mentions, strip
+from agentflow.model.values import Failure
+
+__all__ = ["Context", "ContextPlan", "Difference", "Kept", "plan_of"]
+
+C = TypeVar("C", bound="Context")
+
+FIELD_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings")
+EXACT: frozenset[type] = frozenset({str, int, bool})  # JSON gives these back as they were, so one look is enough
+
+
+class Context(BaseModel):
+    """The run's data; a body works on a private copy."""
+
+    model_config = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+
+    _failure: Failure | None = PrivateAttr(default=None)
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure that led into this state, if one did."""
+        return self._failure
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one transition changed: new values of fields, and items added to `Append` fields, each as JSON."""
+
+    values: Mapping[str, bytes]
+    added: Mapping[str, Sequence[bytes]]
+
+    def text(self) -> str:
+        """The stored form: `{"set": {field: value}, "add": {field: [items]}}`."""
+        parts: list[bytes] = []
+        if self.values:
+            parts.append(b'"set":{' + b",".join(_key(name) + text for name, text in self.values.items()) + b"}")
+        if self.added:
+            added = (_key(name) + b"[" + b",".join(items) + b"]" for name, items in self.added.items())
+            parts.append(b'"add":{' + b",".join(added) + b"}")
+        return (b"{" + b",".join(parts) + b"}").decode()
+
+
+def _key(name: str) -> bytes:
+    return b'"' + name.encode() + b'":'
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A context as it is kept at a revision; nothing of it changes."""
+
+    values: Mapping[str, Any]  # immutable values, and the lists behind Append fields
+    texts: Mapping[str, bytes]  # JSON of every field but the Append ones
+    lengths: Mapping[str, int]  # of Append fields
+    size: int  # bytes of JSON
+
+
+EMPTY = Kept({}, {}, {}, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlan:
+    """How one field is copied and written."""
+
+    name: str
+    annotation: Any
+    append: bool
+    shared: bool
+    exact: type | None
+    sets: bool
+    dates: bool
+    adapter: TypeAdapter[Any]  # of the field, or of one item of an Append field
+
+    def dump(self, value: Any) -> bytes:
+        """The JSON of a value; raises `InvalidContext` if it is none that the field can hold."""
+        try:
+            text = self.adapter.dump_json(value, warnings="error", exclude_computed_fields=True)
+        except (PydanticSerializationError, ValueError) as error:
+            raise self._refusal(value, error) from None
+        if self.sets:  # a set has no order of its own: without one, equal sets would look changed
+            return pydantic_core.to_json(_ordered(value, self.adapter), inf_nan_mode="strings", bytes_mode="base64")
+        return text
+
+    def settle(self, value: Any, text: bytes) -> Any:
+        """The value as it will come back from storage; raises `InvalidContext` if that is not the same."""
+        if self.exact is not None and type(value) is self.exact:
+            return value
+        try:
+            back = self.adapter.validate_json(text)
+        except ValidationError as error:
+            raise InvalidContext(*_where(self.name, error)) from None
+        if self.dump(back) != text or (self.shared and not _same_type(back, value)):
+            raise InvalidContext(self._path, f"{value!r} would come back as {back!r}")
+        if self.dates and (naive := _naive(value)) is not None:
+            raise InvalidContext(self._path, f"{naive!r} has no time zone; use an aware datetime")
+        return back
+
+    @property
+    def _path(self) -> str:
+        return f"context.{self.name}"
+
+    def _refusal(self, value: Any, error: Exception) -> InvalidContext:
+        try:
+            self.adapter.validate_python(value, strict=True)
+        except ValidationError as invalid:
+            return InvalidContext(*_where(self.name, invalid))
+        return InvalidContext(self._path, f"{_short(value)} cannot be written: {str(error).splitlines()[-1].strip()}")
+
+
+class ContextPlan(Generic[C]):
+    """How contexts of one class are copied, compared, written and loaded; made once per class by `plan_of`."""
+
+    def __init__(self, kind: type[C]) -> None:
+        self.kind = kind
+        self.fields: dict[str, FieldPlan] = {
+            name: _field_plan(kind, name) for name in kind.model_fields if not self._problems(name)
+        }
+        decorators = kind.__pydantic_decorators__
+        self.whole = bool(decorators.model_validators or decorators.field_validators or decorators.validators)
+
+    def problems(self) -> list[Finding]:
+        """Fields whose values might not come back as they were."""
+        found = [finding for name in self.kind.model_fields for finding in self._problems(name)]
+        own = [name for name in self.kind.__private_attributes__ if name != "_failure"]
+        found += [Finding(f"{self.kind.__name__}.{name}", "a private attribute is not stored") for name in own]
+        if "failure" in self.kind.model_fields:
+            found.append(Finding(f"{self.kind.__name__}.failure", "the name is taken: it is the failure that led here"))
+        return found
+
+    def _problems(self, name: str) -> list[Finding]:
+        info = self.kind.model_fields[name]
+        return check_type(_annotation(info), f"{self.kind.__name__}.{name}")
+
+    @cached_property
+    def schema_digest_source(self) -> str:
+        """What two versions of the class must agree on, as text."""
+        return pydantic_core.to_json(self.kind.model_json_schema()).decode()
+
+    @property
+    def empty(self) -> Kept:
+        """What is kept before a run has a context, for commands that do not look at it."""
+        return EMPTY
+
+    def start(self, context: C) -> tuple[Kept, Difference]:
+        """Keep a whole context; raises `InvalidContext` with the path of what cannot be stored."""
+        return self.keep(EMPTY, context)
+
+    def copy(self, kept: Kept, failure: Failure | None = None) -> C:
+        """A private copy to work on."""
+        values = {name: self._copy_field(field, kept) for name, field in self.fields.items()}
+        copy = self.kind.__new__(self.kind)
+        object.__setattr__(copy, "__dict__", values)
+        object.__setattr__(copy, "__pydantic_fields_set__", set(values))
+        object.__setattr__(copy, "__pydantic_extra__", None)
+        object.__setattr__(copy, "__pydantic_private__", {"_failure": failure})
+        return copy
+
+    @staticmethod
+    def _copy_field(field: FieldPlan, kept: Kept) -> Any:
+        if field.append:
+            return Append._sharing(kept.values[field.name], kept.lengths[field.name])  # pyright: ignore[reportPrivateUsage]
+        if field.shared:
+            return kept.values[field.name]
+        return field.adapter.validate_json(kept.texts[field.name])
+
+    def keep(self, kept: Kept, context: Context) -> tuple[Kept, Difference]:
+        """What changed since `kept`, and what is to be kept now; raises `InvalidContext`, and keeps nothing."""
+        if type(context) is not self.kind:
+            raise InvalidContext("context", f"is a {type(context).__name__}, not a {self.kind.__name__}")
+        work = _Work(kept)
+        for name, field in self.fields.items():
+            if name not in context.__dict__:
+                raise InvalidContext(f"context.{name}", "is missing")
+            work.look(field, context.__dict__[name])
+        if self.whole and work.changed:
+            self._validate_whole(context)
+        return work.result()
+
+    def _validate_whole(self, context: Context) -> None:
+        try:
+            self.kind.model_validate(dict(context.__dict__))
+        except ValidationError as error:
+            raise InvalidContext(*_where(None, error)) from None
+
+    def apply(self, kept: Kept, text: str) -> tuple[Kept, Difference]:
+        """What is kept after a stored difference, and the difference itself."""
+        difference = pydantic_core.from_json(text)
+        copy = self.copy(kept)
+        for name, value in difference.get("set", {}).items():
+            json = pydantic_core.to_json(value, inf_nan_mode="constants")
+            setattr(copy, name, self._load_value(self.fields[name], json))
+        for name, items in difference.get("add", {}).items():
+            field = self.fields[name]
+            copy.__dict__[name].extend(
+                self._load_value(field, pydantic_core.to_json(item, inf_nan_mode="constants")) for item in items
+            )
+        return self.keep(kept, copy)
+
+    def load(self, differences: Iterable[str]) -> Kept:
+        """Fold stored differences, oldest first, into the context that they lead to."""
+        values: dict[str, Any] = {}
+        added: dict[str, list[Any]] = {name: [] for name, field in self.fields.items() if field.append}
+        for text in differences:
+            difference = pydantic_core.from_json(text)
+            values.update(difference.get("set", {}))
+            for name, items in difference.get("add", {}).items():
+                added.setdefault(name, []).extend(items)
+        return self._loaded(values, added)
+
+    def _loaded(self, values: Mapping[str, Any], added: Mapping[str, list[Any]]) -> Kept:
+        loaded: dict[str, Any] = {}
+        for name, field in self.fields.items():
+            if field.append:
+                items = (pydantic_core.to_json(item, inf_nan_mode="constants") for item in added[name])
+                loaded[name] = Append(self._load_value(field, item) for item in items)
+            elif name in values:
+                loaded[name] = self._load_value(field, pydantic_core.to_json(values[name], inf_nan_mode="constants"))
+            else:
+                loaded[name] = self._default(name)
+        return self.keep(EMPTY, self._assemble(loaded))[0]
+
+    def _assemble(self, values: dict[str, Any]) -> C:
+        made = self.kind.__new__(self.kind)
+        object.__setattr__(made, "__dict__", values)
+        return made
+
+    @staticmethod
+    def _load_value(field: FieldPlan, text: bytes) -> Any:
+        try:
+            return field.adapter.validate_json(text)
+        except ValidationError as error:
+            raise InvalidContext(*_where(field.name, error)) from None
+
+    def _default(self, name: str) -> Any:
+        info = self.kind.model_fields[name]
+        if info.is_required():
+            raise InvalidContext(f"context.{name}", "is required and was not stored; the field is newer than the run")
+        return info.get_default(call_default_factory=True)
+
+    def parse(self, text: str | bytes) -> C:
+        """A context from JSON that a caller sent; raises `InvalidInput` that names each field."""
+        try:
+            return self.kind.model_validate_json(text)
+        except ValidationError as error:
+            raise InvalidInput(describe(error)) from None
+
+
+class _Work:
+    """One comparison of a context with what was kept."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+        self.values: dict[str, Any] = {}
+        self.texts: dict[str, bytes] = {}
+        self.added: dict[str, list[bytes]] = {}
+        self.lengths: dict[str, int] = {}
+        self.growth = 0
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.texts or self.added)
+
+    def look(self, field: FieldPlan, value: Any) -> None:
+        if field.append:
+            self._look_at_items(field, value)
+        elif not (field.shared and field.name in self.kept.values and self.kept.values[field.name] is value):
+            self._look_at_value(field, value)
+
+    def _look_at_value(self, field: FieldPlan, value: Any) -> None:
+        text = field.dump(value)
+        before = self.kept.texts.get(field.name)
+        if text == before:
+            return
+        settled = field.settle(value, text)
+        self.texts[field.name] = text
+        self.growth += len(text) - len(before or b"")
+        if field.shared:
+            self.values[field.name] = settled
+
+    def _look_at_items(self, field: FieldPlan, value: Any) -> None:
+        name = field.name
+        if not isinstance(value, Append):
+            raise InvalidContext(f"context.{name}", "an Append field only grows: use append() or extend()")
+        items: list[Any] = value._items  # pyright: ignore[reportPrivateUsage]
+        old = self.kept.lengths.get(name, 0)
+        if name in self.kept.values and items is not self.kept.values[name]:
+            self._check_prefix(field, items, old)
+        new = [self._item(field, item) for item in items[old : len(value)]]
+        if new or name not in self.kept.values:
+            self.added[name] = [text for text, _ in new]
+            self.values[name] = [*items[:old], *(item for _, item in new)] if old == 0 else items
+            self.lengths[name] = old + len(new)
+            self.growth += sum(len(text) for text, _ in new)
+
+    def _check_prefix(self, field: FieldPlan, items: list[Any], length: int) -> None:
+        before = self.kept.values[field.name][:length]
+        if len(items) < length or any(
+            a is not b and field.dump(a) != field.dump(b) for a, b in zip(before, items, strict=False)
+        ):
+            raise InvalidContext(f"context.{field.name}", "an Append field only grows: old items were changed")
+
+    @staticmethod
+    def _item(field: FieldPlan, item: Any) -> tuple[bytes, Any]:
+        text = field.dump(item)
+        return text, field.settle(item, text)
+
+    def result(self) -> tuple[Kept, Difference]:
+        if not self.changed:
+            return self.kept, Difference({}, {})
+        kept = Kept(
+            {**self.kept.values, **self.values},
+            {**self.kept.texts, **self.texts},
+            {**self.kept.lengths, **self.lengths},
+            self.kept.size + self.growth,
+        )
+        return kept, Difference(self.texts, {name: items for name, items in self.added.items() if items})
+
+
+@lru_cache(maxsize=512)
+def plan_of(kind: type[C]) -> ContextPlan[C]:
+    """The plan of a context class."""
+    return ContextPlan(kind)
+
+
+def describe(error: ValidationError) -> str:
+    """Every problem of a validation, one after the other, each with its path."""
+    parts = (f"{'.'.join(map(str, part['loc'])) or 'value'}: {part['msg']}" for part in error.errors())
+    return "; ".join(parts)
+
+
+def _annotation(info: Any) -> Any:
+    if getattr(info, "discriminator", None):
+        return Annotated[info.annotation, info]
+    return info.annotation
+
+
+def _field_plan(kind: type[Context], name: str) -> FieldPlan:
+    info = kind.model_fields[name]
+    annotation = _annotation(info)
+    append = is_append(annotation)
+    target: Any = strip(annotation).__args__[0] if append else annotation
+    if not append and info.metadata:
+        target = Annotated[(annotation, *info.metadata)]
+    bare = strip(target)
+    owns_config = isinstance(bare, type) and (
+        issubclass(bare, BaseModel) or hasattr(bare, "__pydantic_config__") or hasattr(bare, "__dataclass_fields__")
+    )
+    adapter: TypeAdapter[Any] = TypeAdapter(target) if owns_config else TypeAdapter(target, config=FIELD_CONFIG)
+    return FieldPlan(
+        name=name,
+        annotation=annotation,
+        append=append,
+        shared=not append and is_immutable(annotation),
+        exact=bare if bare in EXACT and not info.metadata else None,
+        sets=mentions(bare, frozenset({set, frozenset})),
+        dates=mentions(bare, frozenset({datetime})),
+        adapter=adapter,
+    )
+
+
+def _where(name: str | None, error: ValidationError) -> tuple[str, str]:
+    first = error.errors()[0]
+    path = ".".join(map(str, (("context",) if name is None else ("context", name)) + first["loc"]))
+    return path, f"{first['msg']}, got {_short(first['input'])}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _same_type(back: object, value: object) -> bool:
+    widened = isinstance(value, int) and not isinstance(value, bool) and isinstance(back, float)
+    return widened or type(back) is type(value) or isinstance(back, datetime)
+
+
+def _ordered(value: Any, adapter: TypeAdapter[Any]) -> Any:
+    plain = adapter.dump_python(value, mode="python", exclude_computed_fields=True)
+    return _sorted_sets(plain)
+
+
+def _sorted_sets(plain: Any) -> Any:
+    if isinstance(plain, set | frozenset):
+        items: list[Any] = [_sorted_sets(item) for item in plain]
+        return sorted(items, key=lambda item: pydantic_core.to_json(item, inf_nan_mode="strings"))
+    if isinstance(plain, dict):
+        return {key: _sorted_sets(item) for key, item in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [_sorted_sets(item) for item in plain]
+    return plain
+
+
+def _naive(value: Any) -> datetime | None:
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else None
+    if isinstance(value, BaseModel):
+        value = value.__dict__
+    elif hasattr(value, "__dataclass_fields__"):
+        value = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset | Append):
+        return next((found for item in value if (found := _naive(item)) is not None), None)
+    return None

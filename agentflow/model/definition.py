@@ -1,0 +1,150 @@
+"""A closed workflow: what the engine needs to move a run, and what tells two versions apart.
+
+*Shape* is what a stored run depends on: kind, enum members, ways out, guard names, form, context schema. *Code* is the
+rest: bodies, guards, prompts, models. A run goes on when its shape is unchanged; code is recorded and shown.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from agentflow.model.check import Draft, Found
+from agentflow.model.context import Context, ContextPlan, plan_of
+from agentflow.model.prompts import Prompt
+from agentflow.model.source import code_digest, digest
+from agentflow.model.states import End, EventKind, Kind, Place, Spec, State, Transition
+from agentflow.model.values import Limits, full_name
+
+DEFAULT_TRANSITIONS = 10_000
+DEFAULT_CONTEXT_BYTES = 1024 * 1024
+
+
+class StateDefinition:
+    """One state, with what can happen in it."""
+
+    def __init__(self, state: State[Any], rows: Sequence[Transition[Any]], prompt: Prompt | None) -> None:
+        self.name: str = state.name
+        self.place = state
+        self.spec: Spec = state.spec
+        self.body: Callable[..., Any] = state.body
+        self.is_async = inspect.iscoroutinefunction(state.body)
+        self.keep: Callable[..., None] | None = state.keeps[0] if state.keeps else None
+        self.prompt = prompt
+        self.rows = tuple(rows)
+
+    @property
+    def kind(self) -> Kind:
+        return self.spec.kind
+
+    def rows_on(self, event: EventKind) -> tuple[Transition[Any], ...]:
+        """The rows for one kind of event, in table order."""
+        return tuple(row for row in self.rows if row.exit.event == event)
+
+    def outcome_named(self, name: str | None) -> Enum | None:
+        """The member that a stored name stands for."""
+        return None if name is None or self.spec.outcome is None else self.spec.outcome[name]
+
+    @cached_property
+    def shape(self) -> str:
+        """A digest of what a run that stands here depends on."""
+        members = [[m.name, m.value] for m in self.spec.outcome] if self.spec.outcome else None
+        ways = [_way(row) for row in self.rows]
+        return digest(json.dumps([self.name, self.kind, members, ways, form_of(self.spec)], default=str))
+
+    @cached_property
+    def code(self) -> str:
+        """A digest of the code that decides here: body, `.store`, guards, prompt, model."""
+        functions = [self.body, *([self.keep] if self.keep else [])]
+        functions += [guard for row in self.rows for guard in row.exit.guards]
+        prompt = self.prompt.digest if self.prompt else ""
+        return digest(*(code_digest(function) for function in functions), prompt, self.spec.model or "")
+
+
+def _way(row: Transition[Any]) -> list[Any]:
+    exit = row.exit
+    outcomes = [outcome.name for outcome in exit.outcomes]
+    failures = [full_name(kind) for kind in exit.failures]
+    return [exit.event, outcomes, failures, [guard_name(guard) for guard in exit.guards], row.target.name]
+
+
+def guard_name(guard: Callable[..., Any]) -> str:
+    """The name under which history shows a guard."""
+    return getattr(guard, "__name__", repr(guard))
+
+
+def form_of(spec: Spec) -> dict[str, Any] | None:
+    """JSON Schema of the data that comes with an answer, None if there is none."""
+    answer = spec.answer
+    return answer.model_json_schema() if isinstance(answer, type) and issubclass(answer, BaseModel) else None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A closed workflow."""
+
+    name: str
+    version: int
+    context: ContextPlan[Any]
+    services: type[Any] | None
+    states: Mapping[str, StateDefinition]
+    ends: Mapping[str, End[Any]]
+    rows: tuple[Transition[Any], ...]
+    rescues: tuple[Transition[Any], ...]
+    start: str
+    limits: Limits
+    warnings: tuple[str, ...]
+    workflow: Any = field(repr=False)
+    engine_cache: dict[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+
+    def place(self, name: str) -> Place[Any]:
+        """The state or end of that name."""
+        return self.ends[name] if name in self.ends else self.states[name].place
+
+    @cached_property
+    def shape(self) -> str:
+        """A digest of all that stored runs depend on."""
+        states = [state.shape for _, state in sorted(self.states.items())]
+        ends = [f"{end.name}:{end.failed}" for _, end in sorted(self.ends.items())]
+        return digest(self.name, str(self.version), self.context.schema_digest_source, *states, *ends)
+
+    @cached_property
+    def code(self) -> str:
+        """A digest of all code."""
+        return digest(*(state.code for _, state in sorted(self.states.items())))
+
+    @property
+    def transition_limit(self) -> int:
+        return self.limits.transitions or DEFAULT_TRANSITIONS
+
+    @property
+    def context_limit(self) -> int:
+        return self.limits.context_bytes or DEFAULT_CONTEXT_BYTES
+
+
+def compile_definition(draft: Draft, found: Found) -> Definition:
+    """Close a draft in which no errors were found."""
+    workflow = draft.workflow
+    states: dict[str, StateDefinition] = {}
+    for state in workflow.states:
+        rows = [row for row in draft.rows if row.exit.place is state]
+        states[state.name] = StateDefinition(state, rows, found.prompts.get(state.name))
+    return Definition(
+        name=workflow.name,
+        version=workflow.version,
+        context=plan_of(cast("type[Context]", workflow.context)),
+        services=workflow.services,
+        states=states,
+        ends={end.name: end for end in workflow.ends},
+        rows=draft.rows,
+        rescues=tuple(row for row in draft.rows if row.exit.place is None),
+        start=draft.start.name,
+        limits=workflow.limits,
+        warnings=tuple(found.warnings),
+        workflow=workflow,
+    )
