@@ -1,0 +1,232 @@
+"""The heart: apply one event to a run, and say what the world must do next. START HERE.
+
+`advance` is pure. It reads no clock and draws no number: instants and answers arrive in the event. Author code that it
+calls (guards) gets a copy of the context. The runner carries out the commands and comes back with the next event; what
+lies between two events is one commit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import assert_never
+
+from agentflow.engine.commands import Command, FailState, Perform, Stop, WaitUntil
+from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp, RetryAt
+from agentflow.engine.head import Head, KeptAnswer
+from agentflow.engine.lifecycle import next_status
+from agentflow.engine.machine import Token, machine_of
+from agentflow.errors import GuardFailed
+from agentflow.failures import OverLimit
+from agentflow.model.context import Context, Difference, Kept
+from agentflow.model.definition import Definition
+from agentflow.model.values import Failure, failure_of
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A transition that was taken, as history records it."""
+
+    at: datetime
+    event: str
+    source: str
+    outcome: str | None
+    target: str
+    visit: int  # of the source
+    attempt: int  # the one that answered, from 1
+    guards: tuple[tuple[str, bool], ...]
+    difference: Difference
+    failure: Failure | None
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What an event did to a run: `move` is None if it stays in its state."""
+
+    head: Head
+    move: Move | None
+    commands: tuple[Command, ...]
+
+
+NOTHING = Difference({}, {})
+
+
+def begin(definition: Definition, run: str, kept: Kept, at: datetime) -> Advance:
+    """A new run, at its first state."""
+    head = Head(
+        run=run,
+        revision=0,
+        status="queued",
+        state=definition.start,
+        visit=1,
+        kept=kept,
+        started_at=at,
+        visits={definition.start: 1},
+    )
+    return Advance(head, None, next_commands(definition, head))
+
+
+def advance(definition: Definition, head: Head, event: Event, *, strict: bool = False) -> Advance:
+    """Apply one event. With `strict`, a guard that changes its copy of the context is refused."""
+    match event:
+        case Answered():
+            return _answered(definition, head, event, strict)
+        case BodyFailed(verdict=RetryAt(instant)):
+            after = replace(head, attempt=head.attempt + 1, usage=head.usage.plus(event.usage))
+            return Advance(after, None, (WaitUntil(instant),))
+        case BodyFailed():
+            return _failed(definition, head, event, strict)
+        case Broken():
+            return _end_failed(replace(head, usage=head.usage.plus(event.usage)), event.failure)
+        case Expired():
+            return _expired(definition, head, event, strict)
+        case _:
+            assert_never(event)
+
+
+def next_commands(definition: Definition, head: Head) -> tuple[Command, ...]:
+    """What a run needs where it stands; also the way to go on with a stored run."""
+    if head.status in {"completed", "failed", "cancelled"}:
+        return (Stop(),)
+    allowed = definition.states[head.state].spec.max_visits
+    everywhere = definition.limits.visits
+    for limit, name in ((allowed, "max_visits"), (everywhere, "visits")):
+        if limit is not None and head.visit > limit:
+            error = OverLimit(f"state {head.state!r} was entered {head.visit} times, {name} is {limit}", limit=name)
+            return (FailState(head.state, failure_of(error, head.state)),)
+    return (Perform(head.state),)
+
+
+# --- one event ---------------------------------------------------------------------------------------------------
+
+
+def _answered(definition: Definition, head: Head, event: Answered, strict: bool) -> Advance:
+    used = replace(head, usage=head.usage.plus(event.usage))
+    if (failure := _too_large(definition, head, event)) is not None:
+        return _failed(definition, used, BodyFailed(event.at, failure, GiveUp(), event.facts), strict)
+    name = "done" if event.outcome is None else f"on:{event.outcome}"
+    try:
+        return _fire(definition, used, name, event, strict, kept=event.kept, difference=event.difference)
+    except GuardFailed as error:
+        answer = KeptAnswer(event.outcome, event.difference.text(), asdict(event.facts))
+        return _end_failed(replace(used, answer=answer), failure_of(error, head.state, attempts=head.attempt + 1))
+
+
+def _too_large(definition: Definition, head: Head, event: Answered) -> Failure | None:
+    size, limit = event.kept.size, definition.context_limit
+    if size <= limit:
+        return None
+    return failure_of(OverLimit(_size_message(event.kept, limit), limit="context_bytes"), head.state)
+
+
+def _size_message(kept: Kept, limit: int) -> str:
+    largest = max(kept.texts, key=lambda name: len(kept.texts[name]), default="an Append field")
+    return f"the context would have {kept.size:,} bytes, context_bytes is {limit:,}; the largest field is {largest}"
+
+
+def check_size(definition: Definition, kept: Kept) -> str | None:
+    """Why a context is too large to start with, None if it is not."""
+    return _size_message(kept, definition.context_limit) if kept.size > definition.context_limit else None
+
+
+def _failed(definition: Definition, head: Head, event: BodyFailed, strict: bool) -> Advance:
+    used = replace(head, usage=head.usage.plus(event.usage))
+    try:
+        return _fire(definition, used, "failed", event, strict, failure=event.failure)
+    except GuardFailed as error:
+        return _end_failed(used, failure_of(error, head.state, attempts=head.attempt + 1))
+
+
+def _expired(definition: Definition, head: Head, event: Expired, strict: bool) -> Advance:
+    try:
+        return _fire(definition, head, "expired", event, strict)
+    except GuardFailed as error:
+        return _end_failed(head, failure_of(error, head.state))
+
+
+def _fire(
+    definition: Definition,
+    head: Head,
+    name: str,
+    event: Answered | BodyFailed | Expired,
+    strict: bool,
+    *,
+    kept: Kept | None = None,
+    difference: Difference = NOTHING,
+    failure: Failure | None = None,
+) -> Advance:
+    """Let the machine choose a row, and go where it leads."""
+    here = head.kept if kept is None else kept
+    token = _token(definition, head, here, failure, strict)
+    fired = machine_of(definition).fire(name, token)
+    if fired is None:
+        return _end_failed(head, failure or _no_way(head, name))
+    if head.revision >= definition.transition_limit:
+        limit = definition.transition_limit
+        error = OverLimit(f"the run has made {head.revision} transitions, transitions is {limit}", limit="transitions")
+        return _end_failed(head, failure_of(error, head.state))
+    rescued = head.rescued or fired.row.exit.place is None
+    after = _enter(definition, replace(head, kept=here, rescued=rescued), fired.target, failure)
+    move = _move(head, name, event, fired.target, fired.guards, difference, failure)
+    return Advance(after, move, next_commands(definition, after))
+
+
+def _token(definition: Definition, head: Head, kept: Kept, failure: Failure | None, strict: bool) -> Token:
+    plan = definition.context
+
+    def copy() -> Context:
+        context: Context = plan.copy(kept, failure or head.cause)
+        return context
+
+    def unchanged(context: Context) -> bool:
+        return plan.keep(kept, context)[0] is kept
+
+    return Token(head.state, copy, failure, head.rescued, unchanged if strict else None)
+
+
+def _move(
+    head: Head,
+    name: str,
+    event: Answered | BodyFailed | Expired,
+    target: str,
+    guards: tuple[tuple[str, bool], ...],
+    difference: Difference,
+    failure: Failure | None,
+) -> Move:
+    facts = Facts() if isinstance(event, Expired) else event.facts
+    outcome = event.outcome if isinstance(event, Answered) else None
+    skipped = isinstance(event, Answered) and event.skipped
+    return Move(
+        at=event.at,
+        event=name,
+        source=head.state,
+        outcome="skipped" if skipped else outcome,
+        target=target,
+        visit=head.visit,
+        attempt=head.attempt + 1,
+        guards=guards,
+        difference=difference,
+        failure=failure,
+        facts=facts,
+    )
+
+
+def _enter(definition: Definition, head: Head, target: str, cause: Failure | None) -> Head:
+    """The run one revision later, at its new place."""
+    moved = replace(head, revision=head.revision + 1, attempt=0, generation=0, answer=None, cause=cause, state=target)
+    if target in definition.ends:
+        failed = definition.ends[target].failed
+        status = next_status(head.status, "fail" if failed else "complete")
+        return replace(moved, end=target, status=status, visit=1, failure=cause if failed else None)
+    visits: Mapping[str, int] = {**head.visits, target: head.visits.get(target, 0) + 1}
+    return replace(moved, visits=visits, visit=visits[target])
+
+
+def _no_way(head: Head, name: str) -> Failure:
+    error = GuardFailed(f"state {head.state!r}: no row takes {name!r}")
+    return failure_of(error, head.state)
+
+
+def _end_failed(head: Head, failure: Failure) -> Advance:
+    """The run ends failed where it stands; a retry goes on from there."""
+    return Advance(replace(head, status=next_status(head.status, "fail"), failure=failure), None, (Stop(),))

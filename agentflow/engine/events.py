@@ -1,0 +1,79 @@
+"""What can happen to a run, each with its instant: the engine reads no clock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from agentflow.engine.head import Usage
+from agentflow.model.context import Difference, Kept
+from agentflow.model.values import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is recorded about an answer beside its outcome; the engine only hands it on to history."""
+
+    duration_ms: float | None = None
+    answer: Mapping[str, Any] | None = None  # reason, data, confidence, wait, ... as JSON values
+    actor: Mapping[str, Any] | None = None
+    model: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: str | None = None
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A body answered; its context was validated."""
+
+    at: datetime
+    outcome: str | None  # the member's name
+    kept: Kept
+    difference: Difference
+    facts: Facts = field(default_factory=Facts)
+    usage: Usage = field(default_factory=Usage)
+    skipped: bool = False  # an optional step failed and is passed over
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Try again, not before this instant."""
+
+    instant: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """No attempt is left, or the failure is none that another attempt would cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFailed:
+    """A body raised, a model gave no usable answer, or a limit was reached."""
+
+    at: datetime
+    failure: Failure
+    verdict: RetryAt | GiveUp
+    facts: Facts = field(default_factory=Facts)
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Author code that must not fail did: a guard or a `.store` function. No row covers it."""
+
+    at: datetime
+    failure: Failure
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Nobody answered in time."""
+
+    at: datetime
+
+
+Event: TypeAlias = Answered | BodyFailed | Broken | Expired

@@ -1,0 +1,107 @@
+"""The head of a run: all that is needed to move it on, as one immutable value."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pydantic_core
+
+from agentflow.model.context import Kept
+from agentflow.model.values import Failure
+from agentflow.model.views import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a run has used of its limits."""
+
+    llm_calls: int = 0
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+
+    def plus(self, other: "Usage") -> "Usage":
+        return Usage(self.llm_calls + other.llm_calls, self.tokens + other.tokens, self.cost + other.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """An answer whose guards raised: evaluated again after a retry, without a new call."""
+
+    outcome: str | None
+    difference: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a run stands, what it knows, and what it has used."""
+
+    run: str
+    revision: int
+    status: Status
+    state: str
+    visit: int
+    kept: Kept
+    started_at: datetime
+    attempt: int = 0  # attempts that failed within this visit
+    end: str | None = None
+    cause: Failure | None = None  # the failure that led into this state
+    failure: Failure | None = None  # why the run failed, if it did
+    blocked: str | None = None
+    visits: Mapping[str, int] = field(default_factory=dict[str, int])
+    usage: Usage = Usage()
+    rescued: bool = False  # whether the workflow's own .failed row was taken
+    generation: int = 0  # how often an operator has retried this visit
+    answer: KeptAnswer | None = None
+
+
+def failure_to_json(failure: Failure | None) -> str | None:
+    """The stored form of a failure."""
+    return None if failure is None else pydantic_core.to_json(asdict(failure)).decode()
+
+
+def failure_from_json(text: str | None) -> Failure | None:
+    """A stored failure."""
+    if text is None:
+        return None
+    return _failure(pydantic_core.from_json(text))
+
+
+def _failure(raw: dict[str, Any]) -> Failure:
+    fields: dict[str, Any] = {**raw, "bases": tuple(raw.get("bases", ()))}
+    return Failure(**fields)
+
+
+def memory_of(head: Head) -> str:
+    """What the engine remembers of a run beside its columns, as JSON."""
+    memory: dict[str, Any] = {"visits": head.visits}
+    if head.usage != Usage():
+        memory["usage"] = [head.usage.llm_calls, head.usage.tokens, str(head.usage.cost)]
+    if head.rescued:
+        memory["rescued"] = True
+    if head.generation:
+        memory["generation"] = head.generation
+    if head.cause is not None:
+        memory["cause"] = asdict(head.cause)
+    if head.answer is not None:
+        memory["answer"] = asdict(head.answer)
+    return pydantic_core.to_json(memory).decode()
+
+
+def with_memory(head: Head, text: str) -> Head:
+    """The head with what `memory_of` wrote."""
+    memory = pydantic_core.from_json(text)
+    usage = memory.get("usage")
+    cause = memory.get("cause")
+    answer = memory.get("answer")
+    return replace(
+        head,
+        visits=memory.get("visits", {}),
+        usage=Usage(usage[0], usage[1], Decimal(usage[2])) if usage else Usage(),
+        rescued=memory.get("rescued", False),
+        generation=memory.get("generation", 0),
+        cause=_failure(cause) if cause else None,
+        answer=KeptAnswer(**answer) if answer else None,
+    )
