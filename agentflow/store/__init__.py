@@ -1,0 +1,1 @@
+"""Where runs live: one protocol, and its implementations in memory and on SQLite."""

@@ -1,0 +1,205 @@
+"""What every store can do: the one protocol, kept true by one contract suite.
+
+A method returns once its work is durable. A method that cannot do its work raises a `StoreError` and has written
+nothing. The store owns the clock: due times, leases and expiries are compared with its `now()`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from agentflow.store.rows import (
+    AttemptRow,
+    CommandRow,
+    Commit,
+    CommitReply,
+    Created,
+    Decision,
+    DecisionReply,
+    EffectBegun,
+    EffectClaim,
+    EffectFound,
+    EffectRow,
+    EffectStatus,
+    Existing,
+    HistoryRow,
+    NewRun,
+    RunFilter,
+    RunRow,
+    SessionRow,
+    Standing,
+    WaitRow,
+    WaitStatus,
+)
+
+
+class Store(Protocol):
+    """Where runs live."""
+
+    def now(self) -> datetime:
+        """The store's clock, aware UTC."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, create the tables of a fresh database, check the schema of another. Repeating it is harmless."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all connections. Repeating it is harmless."""
+        ...
+
+    # Sessions: a process's right to drive runs
+
+    async def open_session(self, name: str) -> str:
+        """Begin a worker session with a fresh lease; return its id, which is never used again."""
+        ...
+
+    def renew_session(self, session: str) -> bool:
+        """Renew the lease; False if it was lost, which is final. Called from the heartbeat's thread."""
+        ...
+
+    async def close_session(self, session: str) -> None:
+        """End the session: its runs are free to be claimed at once."""
+        ...
+
+    async def sessions(self) -> Sequence[SessionRow]:
+        """All sessions that have not been stopped, with the runs they hold."""
+        ...
+
+    # Runs
+
+    async def create_run(self, new: NewRun) -> Created | Existing:
+        """Create a run with its revision 0, or find the one of that id."""
+        ...
+
+    async def claim_runs(
+        self, session: str, *, limit: int, run: str | None = None, workflows: Sequence[tuple[str, int]] | None = None
+    ) -> Sequence[RunRow]:
+        """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token.
+
+        Sets status `running` for queued and waiting runs; `cancelling` and `compensating` stay. A run that is
+        paused is not taken, and a terminal run never. Raises `claims_without_progress` by one. With `run`, only
+        that one. `workflows` names the (name, version) pairs that the caller knows.
+        """
+        ...
+
+    async def commit(self, commit: Commit) -> CommitReply:
+        """Write all of it in one transaction, or nothing. Every commit resets `claims_without_progress`.
+
+        With `release`, a standing that was decided upon meanwhile (a wait of it is no longer open) becomes due at
+        once, so that no wake-up is lost.
+        """
+        ...
+
+    async def release_run(self, run: str, token: str) -> None:
+        """Give a claim back without a change: the run is due at once, and the claim does not count as one without
+        progress. No error if the claim is lost.
+        """
+        ...
+
+    async def run(self, run: str) -> RunRow | None:
+        """The run's row."""
+        ...
+
+    async def runs(self, wanted: RunFilter) -> Sequence[RunRow]:
+        """Rows of runs, newest first."""
+        ...
+
+    async def count_runs(self, wanted: RunFilter) -> int:
+        """How many runs fit, whatever the filter's page."""
+        ...
+
+    async def history(self, run: str, *, after: int = -1, limit: int | None = None) -> Sequence[HistoryRow]:
+        """History rows with a revision above `after`, in order."""
+        ...
+
+    async def differences(self, run: str, revision: int) -> Sequence[str]:
+        """Differences whose fold, in order, is the context at that revision."""
+        ...
+
+    async def attempts(self, run: str) -> Sequence[AttemptRow]:
+        """Attempts that failed or were lost, in order."""
+        ...
+
+    async def next_due(self) -> datetime | None:
+        """The earliest instant at which an unclaimed run becomes due."""
+        ...
+
+    # Commands
+
+    async def request(self, command: CommandRow, *, word: str | None, wake: bool) -> bool:
+        """Record a command; with `word` (JSON), set the run's request, raise `control_seq`, and make it due.
+
+        False, and nothing is written, if a command with the same `request` id was recorded before.
+        """
+        ...
+
+    async def reopen(self, command: CommandRow, *, standing: Standing, expected_control_seq: int) -> bool:
+        """Record a command that changes an unclaimed run's standing (retry, cancel at rest); raises `control_seq`.
+
+        False, and nothing is written, if `control_seq` changed meanwhile, or a worker has claimed the run.
+        """
+        ...
+
+    async def commands(self, run: str) -> Sequence[CommandRow]:
+        """Commands to a run, in order."""
+        ...
+
+    # Waits
+
+    async def wait(self, wait: str) -> WaitRow | None:
+        """One wait."""
+        ...
+
+    async def waits(
+        self, *, run: str | None = None, status: WaitStatus | None = "open", limit: int = 50
+    ) -> Sequence[WaitRow]:
+        """Waits, oldest first."""
+        ...
+
+    async def decide(self, decision: Decision) -> DecisionReply:
+        """Answer a wait where it is open and not yet due, in one statement; its run becomes due at once."""
+        ...
+
+    async def expire(self, wait: str) -> WaitRow | None:
+        """Close a wait where it is open and due, in one statement; the row as it is now."""
+        ...
+
+    # Effects
+
+    async def begin_effect(self, claim: EffectClaim) -> EffectBegun | EffectFound | None:
+        """Record the intention, or find what was recorded under that key or `once_per`; None if the lease is lost.
+
+        A row found as `not_happened` is begun again under the same key.
+        """
+        ...
+
+    async def settle_effect(
+        self,
+        run: str,
+        token: str,
+        key: str,
+        status: EffectStatus,
+        *,
+        begun_by: str | None = None,
+        result: str | None = None,
+        error: str | None = None,
+    ) -> bool:
+        """Record how it went. False, and nothing is written, if `token` is no longer that of `run`, or the effect was
+        begun by another claim than `begun_by` (by default `token`): a successor settles what a dead claim began.
+        """
+        ...
+
+    async def effects(self, run: str) -> Sequence[EffectRow]:
+        """The ledger of a run, in the order in which effects were begun."""
+        ...
+
+    # Values that are stored once, under their digest
+
+    async def keep_value(self, digest: str, text: str) -> None:
+        """Store a text under its digest, once."""
+        ...
+
+    async def value(self, digest: str) -> str | None:
+        """The text of that digest."""
+        ...

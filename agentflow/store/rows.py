@@ -1,0 +1,312 @@
+"""What the store reads and writes, as plain data; instants are aware UTC, JSON is text.
+
+The store knows no workflow and no context: it sees names, numbers, instants and JSON text. What is written
+together is one `Commit`. This module imports nothing of agentflow, so that every layer may use it.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+RunStatus: TypeAlias = Literal[
+    "queued", "running", "waiting", "cancelling", "compensating", "completed", "failed", "cancelled"
+]  # fmt: skip
+TERMINAL: frozenset[RunStatus] = frozenset({"completed", "failed", "cancelled"})
+WaitStatus: TypeAlias = Literal["open", "decided", "expired", "closed"]
+EffectStatus: TypeAlias = Literal["claimed", "done", "not_happened", "unclear"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a run stands: what a commit may change in its row. No context is in it."""
+
+    status: RunStatus
+    state: str
+    visit: int  # the n-th time that the run is in this state
+    attempt: int = 0  # attempts that failed within this visit
+    end: str | None = None
+    blocked: str | None = None
+    failure: str | None = None  # JSON: what led into this state, or why the run failed
+    memory: str = "{}"  # JSON: counters of the engine (visits per state, usage, an answer kept for a retry)
+    due_at: datetime | None = None  # when a worker must look at it next; None: never by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run as it is stored."""
+
+    id: str
+    workflow: str
+    version: int
+    shape: str  # hash of the definition's shape when the run was started
+    revision: int
+    standing: Standing
+    paused: bool
+    session: str | None  # which worker session drives it
+    token: str | None  # fresh at each claim; every write of that worker names it
+    claims_without_progress: int
+    control_seq: int  # raised by every command
+    request: str | None  # JSON: what a command asks of the run, e.g. {"cancel": {...}}
+    fingerprint: str  # digest of workflow and input: tells an idempotent start from a conflict
+    batch: str | None
+    parent: str | None
+    root: str | None
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """One transition, and why it was taken. Revision 0 is the start of the run."""
+
+    revision: int
+    at: datetime
+    event: str  # start, done, on:<member>, failed, expired, joined, or a command (skip, fork)
+    source: str | None  # None at revision 0
+    outcome: str | None
+    target: str
+    visit: int  # of the source
+    attempt: int  # the attempt that answered, from 1
+    duration_ms: float | None
+    difference: str  # JSON of what changed in the context
+    whole: bool = False  # whether the difference touches every field
+    guards: str | None = None  # JSON: [[guard, result], ...] in the order of evaluation, None if there were none
+    answer: str | None = None  # JSON: reason, data, confidence, wait, ... as the state answered
+    failure: str | None = None  # JSON
+    actor: str | None = None  # JSON
+    model: str | None = None  # the model that answered
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: str | None = None  # decimal, in the currency of the price list
+    prompt: str | None = None  # digest of the prompt's template
+    code: str | None = None  # digest of the code of the source state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """An attempt that did not lead to a transition; one that did has none, its number is in the history row."""
+
+    revision: int  # of the run while it was tried
+    state: str
+    visit: int
+    attempt: int
+    at: datetime
+    outcome: Literal["failed", "lost"]
+    failure: str | None  # JSON
+    duration_ms: float | None = None
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitRow:
+    """An open question, and later its answer and what the person was shown."""
+
+    id: str
+    run: str
+    workflow: str
+    revision: int
+    state: str
+    visit: int
+    kind: Literal["human", "signal", "sleep"]
+    question: str
+    shown: str  # JSON: evidence, suggestion, form (JSON Schema)
+    outcomes: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    due_at: datetime | None = None
+    opened_at: datetime
+    status: WaitStatus = "open"
+    closed_at: datetime | None = None
+    outcome: str | None = None
+    data: str | None = None  # JSON
+    actor: str | None = None  # JSON
+    comment: str = ""
+    request: str | None = None  # the id under which the decision was sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """All that one step of a run writes, in one transaction or not at all.
+
+    The first statement compares run, `expected_revision`, `token` and `control_seq`. `revision` differs from
+    `expected_revision` (by one) only for a transition, which then carries its `history` row.
+    """
+
+    run: str
+    expected_revision: int
+    token: str
+    control_seq: int
+    standing: Standing
+    history: HistoryRow | None = None
+    attempts: tuple[AttemptRow, ...] = ()
+    opens: tuple[WaitRow, ...] = ()
+    closes: tuple[str, ...] = ()  # ids of waits that are over: open ones become `closed`, others stay as they are
+    release: bool = False  # give the claim back: session and token become None
+    clear_request: bool = False  # the request that was seen is carried out
+
+    @property
+    def revision(self) -> int:
+        return self.expected_revision if self.history is None else self.history.revision
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """It is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateResult:
+    """The run was taken over or moved on: nothing was written. Not an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A command came in between: nothing was written; look at the request and commit again."""
+
+    row: RunRow
+
+
+CommitReply: TypeAlias = Committed | LateResult | Requested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be created, with its revision 0."""
+
+    id: str
+    workflow: str
+    version: int
+    shape: str
+    fingerprint: str
+    standing: Standing
+    history: HistoryRow
+    batch: str | None = None
+    parent: str | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The run exists now."""
+
+    row: RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A run of that id was there before; nothing was written."""
+
+    row: RunRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """An answer to an open wait."""
+
+    wait: str
+    outcome: str
+    data: str | None  # JSON
+    actor: str  # JSON
+    comment: str = ""
+    request: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionReply:
+    """What became of it: `wait` is the row as it is now, None if there is no such wait.
+
+    `applied`: this call decided. `already`: the same request, or the same outcome and data, had decided before.
+    `conflict`: another decision stands. `late`: the wait was due, expired or closed.
+    """
+
+    status: Literal["applied", "already", "conflict", "late", "unknown"]
+    wait: WaitRow | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRow:
+    """A command to a run, as it is kept for the audit."""
+
+    run: str
+    at: datetime
+    command: str
+    actor: str | None  # JSON
+    reason: str
+    request: str | None
+    status: Literal["applied", "already", "refused"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectClaim:
+    """The intention to act on the world, recorded before the call."""
+
+    run: str
+    token: str
+    key: str
+    name: str
+    state: str
+    visit: int
+    item: str | None = None
+    workflow: str
+    once_per: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRow:
+    """An effect in the ledger."""
+
+    key: str
+    run: str
+    name: str
+    state: str
+    visit: int
+    item: str | None
+    generation: int
+    workflow: str
+    once_per: str | None
+    status: EffectStatus
+    token: str  # of the claim that began it
+    session: str | None  # of that claim; tells a live holder from a dead one
+    result: str | None  # JSON
+    error: str | None
+    claimed_at: datetime
+    settled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectBegun:
+    """The claim is recorded: call now."""
+
+    row: EffectRow
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFound:
+    """Somebody recorded it before: `row` says how far it got; `holder_alive` whether its claimer still lives."""
+
+    row: EffectRow
+    holder_alive: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list, newest first."""
+
+    workflow: str | None = None
+    status: RunStatus | None = None
+    batch: str | None = None
+    after: str | None = None  # id of the last run of the page before
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A worker session: one process that drives runs."""
+
+    id: str
+    name: str
+    started_at: datetime
+    lease_until: datetime
+    stopped_at: datetime | None = None
+    runs: tuple[str, ...] = field(default=())

@@ -1,0 +1,549 @@
+"""One statement for each thing that the store wants of a database, named for that; nothing here is executed.
+
+Words are written into the text, not passed as parameters: only so may the database use a partial index.
+"""
+
+from functools import lru_cache
+
+from sqlalchemy import ColumnElement, Select, Table, and_, case, exists, func, literal_column, or_, select
+from sqlalchemy import tuple_ as pair
+from sqlalchemy import update
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.sql.base import Executable
+
+from agentflow.store.mapping import RUN_NAMES, STANDING_NAMES, names_of
+from agentflow.store.prepared import Statement, given
+from agentflow.store.rows import TERMINAL, AttemptRow, CommandRow, EffectRow, HistoryRow, SessionRow, WaitRow
+from agentflow.store.tables import attempts, commands, effects, history, kept_values, meta, runs, sessions, waits
+
+NULL: ColumnElement[None] = literal_column("NULL")
+ONE: ColumnElement[int] = literal_column("1")
+ZERO: ColumnElement[int] = literal_column("0")
+
+
+def word(text: str) -> ColumnElement[str]:
+    """A constant word in the text of a statement."""
+    return literal_column(f"'{text}'")
+
+
+is_terminal = runs.c.status.in_([word(status) for status in sorted(TERMINAL)])
+is_unclaimed = runs.c.session.is_(None)
+is_running = sessions.c.stopped_at.is_(None)
+is_live = and_(is_running, sessions.c.lease_until > given("now"))
+
+RUN = [runs.c[name] for name in RUN_NAMES]
+HISTORY = [history.c[name] for name in names_of(HistoryRow)]
+ATTEMPT = [attempts.c[name] for name in names_of(AttemptRow)]
+WAIT = [waits.c[name] for name in names_of(WaitRow)]
+EFFECT = [effects.c[name] for name in names_of(EffectRow)]
+COMMAND = [commands.c[name] for name in names_of(CommandRow)]
+SESSION = [sessions.c[name] for name in names_of(SessionRow)]
+
+
+def _fill(table: Table) -> Executable:
+    """A row of a table, each column given."""
+    return insert(table).values({c.name: given(c.name) for c in table.c if c.name != "seq"})
+
+
+# --- meta --------------------------------------------------------------------------------------------------------
+
+
+@Statement
+def record_schema() -> Executable:
+    return insert(meta).values(name=given("name"), value=given("value"))
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------
+
+
+@Statement
+def begin_session() -> Executable:
+    return _fill(sessions)
+
+
+@Statement
+def renew_lease() -> Executable:
+    """Only a lease that still runs is renewed: a lost one is lost for good."""
+    return update(sessions).where(sessions.c.id == given("id"), is_live).values(lease_until=given("lease_until"))
+
+
+@Statement
+def stop_session() -> Executable:
+    return (
+        update(sessions)
+        .where(sessions.c.id == given("id"), sessions.c.stopped_at.is_(None))
+        .values(stopped_at=given("now"))
+    )
+
+
+@Statement
+def free_runs_of_session() -> Executable:
+    """Its runs are unclaimed and due; how often they were claimed stays."""
+    return (
+        update(runs)
+        .where(runs.c.session == given("session"))
+        .values(
+            session=NULL,
+            token=NULL,
+            status=_queued_again(),
+            due_at=case((is_terminal, runs.c.due_at), else_=given("now")),
+            updated_at=given("now"),
+        )
+    )
+
+
+@Statement
+def live_session() -> Executable:
+    """A session that has not stopped and whose lease runs."""
+    return select(ONE).where(sessions.c.id == given("id"), is_live)
+
+
+@Statement
+def other_holders() -> Executable:
+    """Sessions of others that hold runs, and how long their leases run."""
+    holds = exists(ONE).where(runs.c.session == sessions.c.id)
+    return select(sessions.c.id, sessions.c.lease_until).where(
+        sessions.c.stopped_at.is_(None), sessions.c.id != given("id"), holds
+    )
+
+
+@Statement
+def sessions_with_runs() -> Executable:
+    """A row for each session and run; a session without runs has one row without."""
+    return (
+        select(*SESSION, runs.c.id)
+        .select_from(sessions.outerjoin(runs, runs.c.session == sessions.c.id))
+        .where(sessions.c.stopped_at.is_(None))
+        .order_by(sessions.c.seq, runs.c.seq)
+    )
+
+
+# --- runs --------------------------------------------------------------------------------------------------------
+
+
+@Statement
+def create_run() -> Executable:
+    values = {column.name: given(column.name) for column in RUN}
+    return insert(runs).values(values | {"priority": ZERO}).on_conflict_do_nothing(index_elements=["id"]).returning(*RUN)
+
+
+@lru_cache
+def claim_due(*, one: bool, known_only: bool) -> Statement:
+    """Give due runs to a session, the most urgent first; nothing to one that was ended, by itself or as dead."""
+
+    def build() -> Executable:
+        wanted = select(runs.c.seq).where(
+            is_unclaimed, runs.c.due_at <= given("now"), runs.c.paused == ZERO, ~is_terminal
+        )
+        if one:
+            wanted = wanted.where(runs.c.id == given("run"))
+        if known_only:
+            wanted = wanted.where(_is_known())
+        wanted = wanted.order_by(*_urgency()).limit(given("limit"))
+        return (
+            update(runs)
+            .where(runs.c.seq.in_(wanted), exists(ONE).where(sessions.c.id == given("session"), is_running))
+            .values(
+                session=given("session"),
+                token=given("token").concat(runs.c.seq),  # fresh for each claim, and another for each run
+                status=case((runs.c.status.in_([word("queued"), word("waiting")]), word("running")), else_=runs.c.status),
+                claims_without_progress=runs.c.claims_without_progress + ONE,
+                updated_at=given("now"),
+            )
+            .returning(*RUN, runs.c.priority, runs.c.seq)
+        )
+
+    return Statement(build)
+
+
+def _urgency() -> tuple[ColumnElement[int], ...]:
+    return runs.c.priority.desc(), runs.c.due_at.asc(), runs.c.seq.asc()
+
+
+def _is_known() -> ColumnElement[bool]:
+    listed = func.json_each(given("workflows")).table_valued("value")
+    name, version = (func.json_extract(listed.c.value, word(path)) for path in ("$[0]", "$[1]"))
+    return pair(runs.c.workflow, runs.c.version).in_(select(name, version))
+
+
+def _queued_again() -> ColumnElement[str]:
+    return case((runs.c.status == word("running"), word("queued")), else_=runs.c.status)
+
+
+def _own() -> ColumnElement[bool]:
+    """The comparison that a worker's commit must win."""
+    return and_(
+        runs.c.id == given("id"),
+        runs.c.revision == given("expected_revision"),
+        runs.c.token == given("token"),
+        runs.c.control_seq == given("control_seq"),
+    )
+
+
+@Statement
+def advance_run() -> Executable:
+    """Compare and set: move a claimed run on, and keep it."""
+    return update(runs).where(_own()).values({name: given(name) for name in STANDING_NAMES} | _after_commit())
+
+
+@Statement
+def advance_and_release_run() -> Executable:
+    """Compare and set: move a claimed run on and let go of it; due at once if a wait of it was settled meanwhile."""
+    settled = exists(ONE).where(
+        waits.c.run == given("id"),
+        waits.c.state == given("state"),
+        waits.c.visit == given("visit"),
+        waits.c.status.in_([word("decided"), word("expired")]),
+    )
+    is_at_rest = or_(given("ended_at").is_not(None), given("blocked").is_not(None))
+    wakes = and_(~is_at_rest, settled)
+    free = {"session": NULL, "token": NULL, "due_at": case((wakes, given("now")), else_=given("due_at"))}
+    return update(runs).where(_own()).values({name: given(name) for name in STANDING_NAMES} | _after_commit() | free)
+
+
+def _after_commit() -> dict[str, ColumnElement[object]]:
+    return {
+        "revision": given("revision"),
+        "claims_without_progress": ZERO,
+        "request": case((given("clear_request") == ONE, NULL), else_=runs.c.request),
+        "paused": _paused(),
+        "updated_at": given("now"),
+        "ended_at": given("ended_at"),
+    }
+
+
+def _paused() -> ColumnElement[object]:
+    """A run that has ended is no longer paused."""
+    return case((given("ended_at").is_(None), runs.c.paused), else_=ZERO)
+
+
+@Statement
+def release_run() -> Executable:
+    """Give a claim back, as if it had not been made."""
+    claims = runs.c.claims_without_progress
+    return (
+        update(runs)
+        .where(runs.c.id == given("id"), runs.c.token == given("token"))
+        .values(
+            session=NULL,
+            token=NULL,
+            status=_queued_again(),
+            claims_without_progress=case((claims > ZERO, claims - ONE), else_=ZERO),
+            due_at=case((is_terminal, runs.c.due_at), else_=given("now")),
+            updated_at=given("now"),
+        )
+    )
+
+
+@Statement
+def reopen_run() -> Executable:
+    """Compare and set: change the standing of a run that nobody drives."""
+    return (
+        update(runs)
+        .where(runs.c.id == given("id"), runs.c.control_seq == given("expected_control_seq"), is_unclaimed)
+        .values(
+            {name: given(name) for name in STANDING_NAMES}
+            | {
+                "control_seq": runs.c.control_seq + ONE,
+                "claims_without_progress": ZERO,
+                "paused": _paused(),
+                "updated_at": given("now"),
+                "ended_at": given("ended_at"),
+            }
+        )
+    )
+
+
+@Statement
+def ask_of_run() -> Executable:
+    """Put a request to a run; a worker notices by `control_seq`."""
+    return (
+        update(runs)
+        .where(runs.c.id == given("id"))
+        .values(request=given("word"), control_seq=runs.c.control_seq + ONE, updated_at=given("now"))
+    )
+
+
+@Statement
+def wake_run() -> Executable:
+    """Make a run due now, unless somebody drives it, it has ended, or it is due anyway."""
+    return (
+        update(runs)
+        .where(
+            runs.c.id == given("id"),
+            is_unclaimed,
+            ~is_terminal,
+            or_(runs.c.due_at.is_(None), runs.c.due_at > given("now")),
+        )
+        .values(due_at=given("now"), updated_at=given("now"))
+    )
+
+
+@Statement
+def one_run() -> Executable:
+    return select(*RUN).where(runs.c.id == given("id"))
+
+
+@Statement
+def claim_of_run() -> Executable:
+    """Token and session of the run's present claim."""
+    return select(runs.c.token, runs.c.session).where(runs.c.id == given("id"))
+
+
+@lru_cache
+def list_runs(filters: frozenset[str]) -> Statement:
+    """Rows of a page, newest first. Filters: workflow, status, batch, after."""
+    newest_first = select(*RUN).order_by(runs.c.seq.desc()).limit(given("limit"))
+    return Statement(lambda: _filtered(newest_first, filters))
+
+
+@lru_cache
+def count_runs(filters: frozenset[str]) -> Statement:
+    """How many runs fit."""
+    return Statement(lambda: _filtered(select(func.count()).select_from(runs), filters - {"after"}))
+
+
+def _filtered(found: Select[*tuple[object, ...]], filters: frozenset[str]) -> Executable:
+    older = select(runs.c.seq).where(runs.c.id == given("after")).scalar_subquery()
+    conditions: dict[str, ColumnElement[bool]] = {
+        "workflow": runs.c.workflow == given("workflow"),
+        "status": runs.c.status == given("status"),
+        "batch": runs.c.batch == given("batch"),
+        "after": runs.c.seq < older,
+    }
+    return found.where(*(conditions[name] for name in sorted(filters)))
+
+
+@Statement
+def next_due() -> Executable:
+    """The first instant at which a run wants somebody."""
+    is_wanted = and_(is_unclaimed, runs.c.due_at.is_not(None), runs.c.paused == ZERO, ~is_terminal)
+    return select(runs.c.due_at).where(is_wanted).order_by(runs.c.due_at).limit(ONE)
+
+
+# --- history -----------------------------------------------------------------------------------------------------
+
+
+@Statement
+def add_history() -> Executable:
+    return _fill(history)
+
+
+@Statement
+def history_after() -> Executable:
+    return (
+        select(*HISTORY)
+        .where(history.c.run == given("run"), history.c.revision > given("after"))
+        .order_by(history.c.revision)
+        .limit(given("limit"))
+    )
+
+
+@Statement
+def differences_since_whole() -> Executable:
+    """Differences up to a revision, from the last one that touches every field."""
+    is_before = and_(history.c.run == given("run"), history.c.revision <= given("revision"))
+    last_whole = (
+        select(func.max(history.c.revision)).where(is_before, history.c.whole == ONE).correlate(None).scalar_subquery()
+    )
+    return (
+        select(history.c.difference)
+        .where(is_before, history.c.revision >= func.coalesce(last_whole, ZERO))
+        .order_by(history.c.revision)
+    )
+
+
+@Statement
+def add_attempt() -> Executable:
+    return _fill(attempts)
+
+
+@Statement
+def attempts_of_run() -> Executable:
+    return select(*ATTEMPT).where(attempts.c.run == given("run")).order_by(attempts.c.seq)
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+@Statement
+def record_command() -> Executable:
+    """Nothing is written if the run knows a command of that request id."""
+    return (
+        insert(commands)
+        .values({column.name: given(column.name) for column in COMMAND})
+        .on_conflict_do_nothing(index_elements=["run", "request"], index_where=commands.c.request.is_not(None))
+    )
+
+
+@Statement
+def command_of_request() -> Executable:
+    return select(ONE).where(commands.c.run == given("run"), commands.c.request == given("request"))
+
+
+@Statement
+def commands_of_run() -> Executable:
+    return select(*COMMAND).where(commands.c.run == given("run")).order_by(commands.c.seq)
+
+
+# --- waits -------------------------------------------------------------------------------------------------------
+
+
+@Statement
+def open_wait() -> Executable:
+    return _fill(waits)
+
+
+@Statement
+def close_wait() -> Executable:
+    return (
+        update(waits)
+        .where(waits.c.id == given("id"), waits.c.run == given("run"), waits.c.status == word("open"))
+        .values(status=word("closed"), closed_at=given("now"))
+    )
+
+
+@Statement
+def close_waits_of_run() -> Executable:
+    return (
+        update(waits)
+        .where(waits.c.run == given("run"), waits.c.status == word("open"))
+        .values(status=word("closed"), closed_at=given("now"))
+    )
+
+
+@Statement
+def decide_wait() -> Executable:
+    """The one statement that settles who answered: where it is open and not yet due."""
+    in_time = or_(waits.c.due_at.is_(None), waits.c.due_at > given("now"))
+    answer = {name: given(name) for name in ("outcome", "data", "actor", "comment", "request")}
+    return (
+        update(waits)
+        .where(waits.c.id == given("id"), waits.c.status == word("open"), in_time)
+        .values(status=word("decided"), closed_at=given("now"), **answer)
+        .returning(*WAIT)
+    )
+
+
+@Statement
+def expire_wait() -> Executable:
+    """Where it is open and due."""
+    return (
+        update(waits)
+        .where(waits.c.id == given("id"), waits.c.status == word("open"), waits.c.due_at <= given("now"))
+        .values(status=word("expired"), closed_at=given("now"))
+        .returning(*WAIT)
+    )
+
+
+@Statement
+def one_wait() -> Executable:
+    return select(*WAIT).where(waits.c.id == given("id"))
+
+
+@lru_cache
+def list_waits(filters: frozenset[str]) -> Statement:
+    """Waits, oldest first. Filters: run, status."""
+    conditions = {"run": waits.c.run == given("run"), "status": waits.c.status == given("status")}
+    found = select(*WAIT).order_by(waits.c.opened_at, waits.c.seq).limit(given("limit"))
+    return Statement(lambda: found.where(*(conditions[name] for name in sorted(filters))))
+
+
+# --- effects -----------------------------------------------------------------------------------------------------
+
+
+@Statement
+def begin_effect() -> Executable:
+    return insert(effects).values({column.name: given(column.name) for column in EFFECT}).returning(*EFFECT)
+
+
+@Statement
+def begin_effect_again() -> Executable:
+    """Another try under the same key, after one that did not happen."""
+    return (
+        update(effects)
+        .where(effects.c.key == given("key"), effects.c.status == word("not_happened"))
+        .values(
+            status=word("claimed"),
+            generation=effects.c.generation + ONE,
+            once_per=given("once_per"),
+            token=given("token"),
+            session=given("session"),
+            result=NULL,
+            error=NULL,
+            claimed_at=given("claimed_at"),
+            settled_at=NULL,
+        )
+        .returning(*EFFECT)
+    )
+
+
+@Statement
+def effect_of_key() -> Executable:
+    return select(*EFFECT).where(effects.c.key == given("key"))
+
+
+@Statement
+def effect_once_per() -> Executable:
+    """The effect that holds a business key."""
+    return select(*EFFECT).where(
+        effects.c.workflow == given("workflow"),
+        effects.c.name == given("name"),
+        effects.c.once_per == given("once_per"),
+        effects.c.once_per.is_not(None),
+        effects.c.status != word("not_happened"),
+    )
+
+
+@Statement
+def settle_effect() -> Executable:
+    """Where the run is still the caller's, and the effect still in the hands of the claim that began it."""
+    is_own = exists(ONE).where(runs.c.id == given("run"), runs.c.token == given("token"))
+    return (
+        update(effects)
+        .where(
+            effects.c.key == given("key"),
+            effects.c.token == given("begun_by"),
+            or_(
+                effects.c.status.in_([word("claimed"), word("unclear")]),
+                effects.c.status == given("status"),
+            ),
+            is_own,
+        )
+        .values(
+            status=given("status"),
+            result=_first_if_settled(effects.c.result, "result"),
+            error=_first_if_settled(effects.c.error, "error"),
+            settled_at=_first_if_settled(effects.c.settled_at, "now"),
+        )
+    )
+
+
+def _first_if_settled(column: ColumnElement[object], name: str) -> ColumnElement[object]:
+    """What is done stays done: a repetition changes nothing."""
+    is_final = effects.c.status.in_([word("done"), word("not_happened")])
+    return case((is_final, column), else_=given(name))
+
+
+@Statement
+def effects_of_run() -> Executable:
+    return select(*EFFECT).where(effects.c.run == given("run")).order_by(effects.c.seq)
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+@Statement
+def keep_value() -> Executable:
+    return (
+        insert(kept_values)
+        .values(digest=given("digest"), text=given("text"))
+        .on_conflict_do_nothing(index_elements=["digest"])
+    )
+
+
+@Statement
+def value_of_digest() -> Executable:
+    return select(kept_values.c.text).where(kept_values.c.digest == given("digest"))
+
+

@@ -1,0 +1,218 @@
+"""All tables, in their final layout. Columns are Integer, Text, Float or LargeBinary and nothing else.
+
+Statements run as compiled text on the driver, past all type processing of SQLAlchemy: so an instant is an integer
+(microseconds since 1970, UTC), JSON is text, and truth is 0 or 1. Tables keep their hidden row number, so that bodies
+are appended in commit order; the business key is a unique index beside it.
+"""
+
+from sqlalchemy import Column, Float, Index, Integer, MetaData, Table, Text, and_, literal_column
+
+SCHEMA = 1  # raised with each migration; a database of a higher one is refused
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("started_at", Integer, nullable=False),
+    Column("lease_until", Integer, nullable=False),
+    Column("stopped_at", Integer),
+)
+Index("sessions_id", sessions.c.id, unique=True)
+Index("sessions_live", sessions.c.lease_until, sqlite_where=sessions.c.stopped_at.is_(None))
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("workflow", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    # where it stands
+    Column("status", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("visit", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("end", Text),
+    Column("blocked", Text),
+    Column("failure", Text),
+    Column("memory", Text, nullable=False),
+    Column("due_at", Integer),
+    # who drives it
+    Column("paused", Integer, nullable=False),
+    Column("session", Text),
+    Column("token", Text),
+    Column("claims_without_progress", Integer, nullable=False),
+    Column("control_seq", Integer, nullable=False),
+    Column("request", Text),
+    # what it belongs to
+    Column("fingerprint", Text, nullable=False),
+    Column("batch", Text),
+    Column("parent", Text),
+    Column("root", Text),
+    Column("tenant", Text),
+    Column("queue", Text),
+    Column("priority", Integer, nullable=False),  # higher goes first
+    Column("deadline_at", Integer),
+    Column("created_at", Integer, nullable=False),
+    Column("updated_at", Integer, nullable=False),
+    Column("ended_at", Integer),
+)
+Index("runs_id", runs.c.id, unique=True)
+Index("runs_due", runs.c.due_at, sqlite_where=and_(runs.c.session.is_(None), runs.c.due_at.is_not(None)))
+Index("runs_session", runs.c.session, sqlite_where=runs.c.session.is_not(None))
+Index("runs_workflow_status", runs.c.workflow, runs.c.status)
+Index("runs_status", runs.c.status)
+Index("runs_batch", runs.c.batch, sqlite_where=runs.c.batch.is_not(None))
+Index("runs_parent", runs.c.parent, sqlite_where=runs.c.parent.is_not(None))
+
+history = Table(
+    "history",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("at", Integer, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("source", Text),
+    Column("outcome", Text),
+    Column("target", Text, nullable=False),
+    Column("visit", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("duration_ms", Float),
+    Column("difference", Text, nullable=False),
+    Column("whole", Integer, nullable=False),
+    Column("guards", Text),
+    Column("answer", Text),
+    Column("failure", Text),
+    Column("actor", Text),
+    Column("model", Text),
+    Column("tokens_in", Integer),
+    Column("tokens_out", Integer),
+    Column("cost", Text),
+    Column("prompt", Text),
+    Column("code", Text),
+)
+Index("history_run_revision", history.c.run, history.c.revision, unique=True)
+Index("history_whole", history.c.run, history.c.revision, sqlite_where=history.c.whole == literal_column("1"))
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("visit", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("at", Integer, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("failure", Text),
+    Column("duration_ms", Float),
+    Column("retry_at", Integer),
+)
+Index("attempts_run", attempts.c.run)
+
+waits = Table(
+    "waits",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("workflow", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("visit", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("shown", Text, nullable=False),
+    Column("outcomes", Text, nullable=False),  # JSON list
+    Column("roles", Text, nullable=False),  # JSON list
+    Column("due_at", Integer),
+    Column("opened_at", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("closed_at", Integer),
+    Column("outcome", Text),
+    Column("data", Text),
+    Column("actor", Text),
+    Column("comment", Text, nullable=False),
+    Column("request", Text),
+)
+Index("waits_id", waits.c.id, unique=True)
+Index("waits_status_due", waits.c.status, waits.c.due_at)
+Index("waits_run", waits.c.run)
+
+effects = Table(
+    "effects",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("visit", Integer, nullable=False),
+    Column("item", Text),
+    Column("generation", Integer, nullable=False),
+    Column("workflow", Text, nullable=False),
+    Column("once_per", Text),
+    Column("status", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("session", Text),
+    Column("result", Text),
+    Column("error", Text),
+    Column("claimed_at", Integer, nullable=False),
+    Column("settled_at", Integer),
+)
+Index("effects_key", effects.c.key, unique=True)
+Index("effects_run", effects.c.run)
+Index(
+    "effects_once_per",
+    effects.c.workflow,
+    effects.c.name,
+    effects.c.once_per,
+    unique=True,
+    sqlite_where=and_(effects.c.once_per.is_not(None), effects.c.status != literal_column("'not_happened'")),
+)
+
+commands = Table(
+    "commands",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("at", Integer, nullable=False),
+    Column("command", Text, nullable=False),
+    Column("actor", Text),
+    Column("reason", Text, nullable=False),
+    Column("request", Text),
+    Column("status", Text, nullable=False),
+    Column("why", Text, nullable=False),
+)
+Index("commands_run", commands.c.run)
+Index(
+    "commands_run_request",
+    commands.c.run,
+    commands.c.request,
+    unique=True,
+    sqlite_where=commands.c.request.is_not(None),
+)
+
+kept_values = Table(
+    "kept_values",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("text", Text, nullable=False),
+)
+Index("kept_values_digest", kept_values.c.digest, unique=True)
