@@ -1,0 +1,40 @@
+"""Agent workflows as explicit state machines.
+
+Only the names in `__all__` are public here; `effects`, `errors`, `failures`, `merge` and `testing` are modules of their
+own. The other classes are what decorators and exits return: authors meet them in completion and in error messages, and
+never construct them.
+"""
+
+from agentflow.app import App
+from agentflow.errors import DefinitionError
+from agentflow.model.context import Context
+from agentflow.model.run import Run, SyncRun
+from agentflow.model.states import End
+from agentflow.model.values import Actor, Answer, Blob, Failure, Limits, Model, Question, Retry, Secret, Tool
+from agentflow.model.views import Reply, Revision, Snapshot, Wait, Why
+from agentflow.model.workflow import Workflow
+
+__all__ = [
+    "Actor",
+    "Answer",
+    "App",
+    "Blob",
+    "Context",
+    "DefinitionError",
+    "End",
+    "Failure",
+    "Limits",
+    "Model",
+    "Question",
+    "Reply",
+    "Retry",
+    "Revision",
+    "Run",
+    "Secret",
+    "Snapshot",
+    "SyncRun",
+    "Tool",
+    "Wait",
+    "Why",
+    "Workflow",
+]

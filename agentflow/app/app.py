@@ -1,0 +1,388 @@
+"""The `App`: workflows, store, services and models, and the verbs over them.
+
+Asynchronous verbs run on the caller's loop; their `_sync` twins (in the generated `blocking.py`) on one background
+loop that the App owns. Each loop gets a runner at the first verb that needs one. A runner drives the runs that this
+App was asked about; inside `async with app` it drives everything that is due in the store, and resumes what an earlier
+process left behind.
+"""
+
+import asyncio
+import atexit
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+
+from pydantic import BaseModel
+
+from agentflow.app.blocking import BlockingVerbs
+from agentflow.app.commands import By, cancel_run, decide_wait, retry_run
+from agentflow.app.later import LaterVerbs
+from agentflow.app.reading import read_revision, read_snapshot, read_why, revision_of
+from agentflow.app.starting import check_run_id, new_run
+from agentflow.errors import ConfigurationError, Conflict, IncompatibleDefinition, InvalidInput, NotFound, RunFailed
+from agentflow.model.definition import Definition
+from agentflow.model.values import Actor, Model
+from agentflow.model.views import Reply, Revision, Snapshot, Status, Why
+from agentflow.model.workflow import CD, C, Workflow
+from agentflow.runners.local import LocalRunner, Settings
+from agentflow.runners.perform import Script
+from agentflow.runners.resources import Resources, match_services
+from agentflow.store.opening import open_store
+from agentflow.store.protocol import Store
+from agentflow.store.rows import TERMINAL, Existing, RunFilter, RunRow
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+T = TypeVar("T")
+
+
+class App(BlockingVerbs, LaterVerbs):
+    """The one object that a program holds: workflows, store, services, models.
+
+    The default store is the file `agentflow.db` in the working directory; `memory:` keeps nothing. Without `models`,
+    states ask the model of the variable OPENAI_MODEL through the client's own variables (OPENAI_API_KEY,
+    OPENAI_BASE_URL). Raises `ConfigurationError` where services or models do not fit the workflows.
+    """
+
+    def __init__(
+        self,
+        workflows: Sequence[Workflow[Any, Any]],
+        /,
+        *,
+        store: str | Store = "sqlite:///agentflow.db",
+        services: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = (),
+        models: Mapping[str, Model] | None = None,
+    ) -> None:
+        self._definitions = _by_name(workflows)
+        self._clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self._store: Store = open_store(store, clock=self._time) if isinstance(store, str) else store
+        self._factories = match_services(list(self._definitions.values()), services)
+        self._models = dict(models or {})
+        _check_models(self._definitions.values(), self._models)
+        self._settings = Settings()
+        self._script: Script | None = None
+        self._runners: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LocalRunner] = weakref.WeakKeyDictionary()
+        self._background: Background | None = None
+        self._lock = threading.Lock()
+
+    # --- lifetime ----------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Drive everything that is due, from now on."""
+        runner = await self._runner()
+        runner.settings = replace(runner.settings, everything=True)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop gracefully on this loop: bodies at work finish and commit, runs are given back, services are left."""
+        runner = self._runners.pop(asyncio.get_running_loop(), None)
+        if runner is not None:
+            await runner.stop()
+            await runner.resources.close()
+        if not self._runners:
+            await self._store.close()
+
+    def close_sync(self) -> None:
+        """The same for the background loop that the `_sync` verbs use."""
+        with self._lock:
+            background, self._background = self._background, None
+        if background is not None:
+            background.stop(self.close())
+
+    def __enter__(self) -> Self:
+        """Drive everything that is due on the background loop, for programs without a loop."""
+        self._wait_for(self.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close_sync()
+
+    async def _runner(self) -> LocalRunner:
+        loop = asyncio.get_running_loop()
+        runner = self._runners.get(loop)
+        if runner is None:
+            runner = self._runners[loop] = LocalRunner(
+                store=self._store,
+                definitions=self._definitions,
+                resources=Resources(self._factories, self._models),
+                settings=replace(self._settings),
+                script=self._script,
+            )
+        await runner.start()
+        return runner
+
+    def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a verb on the background loop and wait for it."""
+        with self._lock:
+            if self._background is None:
+                self._background = Background()
+                atexit.register(_close_at_exit, weakref.ref(self))
+            background = self._background
+        return background.wait_for(work)
+
+    def _time(self) -> datetime:
+        return self._clock()
+
+    # --- for tests with a stopped clock (agentflow.testing.Clock) -----------------------------------------------
+
+    def stop_clock(self, now: Callable[[], datetime]) -> datetime:
+        """Let the store ask `now` for the time, and no wait be slept; return the instant at which it stands."""
+        stands_at = self._clock()
+        self._clock = now
+        self._settings.short_wait = timedelta(0)
+        return stands_at
+
+    async def settle(self) -> datetime | None:
+        """Let everything happen that is due; return the instant at which something is due next."""
+        await (await self._runner()).settle()
+        return await self._store.next_due()
+
+    # --- verbs -------------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        workflow: Workflow[C, Any],
+        context: C,
+        /,
+        *,
+        id: str | None = None,
+        connection: "AsyncConnection | None" = None,
+        batch: str | None = None,
+    ) -> Snapshot[C]:
+        """Create a run; it is committed when this returns.
+
+        Starting an existing `id` again with the same input returns that run; with another input it raises `Conflict`
+        and changes nothing. Raises `InvalidInput` for a context that cannot be stored or is too large.
+        """
+        if connection is not None:
+            raise InvalidInput("connection=: a start cannot join your transaction yet; leave it out")
+        definition = self._definition_of(workflow)
+        await self._store.open()
+        run = check_run_id(id) if id is not None else secrets.token_hex(8)
+        new = new_run(definition, context, run=run, now=self._store.now(), batch=batch)
+        reply = await self._store.create_run(new)
+        if isinstance(reply, Existing) and reply.row.fingerprint != new.fingerprint:
+            raise Conflict(
+                f"run {run!r} exists with another input (workflow {reply.row.workflow!r}, "
+                f"{reply.row.standing.status} in {reply.row.standing.state!r}); start under another id"
+            )
+        if reply.row.standing.status not in TERMINAL:
+            (await self._runner()).drive(run)
+        return await read_snapshot(self._store, definition, reply.row)
+
+    async def run(
+        self, workflow: Workflow[C, Any], context: C, /, *, id: str | None = None, timeout: timedelta | None = None
+    ) -> Snapshot[C]:
+        """Start a run and stay until it ends or waits.
+
+        A run that failed is returned, not raised. Raises `TimeoutError` after `timeout`; the run goes on.
+        """
+        started = await self.start(workflow, context, id=id)
+        async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
+            row = await self._until(started.id, lambda row: row.standing.status in TERMINAL or self._rests(row))
+        return await read_snapshot(self._store, self._definition_of(workflow), row)
+
+    async def result(
+        self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
+    ) -> Snapshot[CD]:
+        """Wait until the run ends. Raises `RunFailed` if it ended failed or cancelled, `TimeoutError` after `timeout`."""
+        definition = self._definition_for(await self._row(run), workflow)
+        (await self._runner()).drive(run)
+        async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
+            row = await self._until(run, lambda row: row.standing.status in TERMINAL)
+        snapshot: Snapshot[CD] = await read_snapshot(self._store, definition, row)
+        if snapshot.status != "completed":
+            raise RunFailed((await read_why(self._store, row)).text, snapshot)
+        return snapshot
+
+    async def get(
+        self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, revision: int | None = None
+    ) -> Snapshot[CD]:
+        """The run as it is now, or was at a revision. Raises `NotFound`."""
+        row = await self._row(run)
+        definition = self._definition_for(row, workflow)
+        if revision is not None:
+            return await read_revision(self._store, definition, row, revision)
+        return await read_snapshot(self._store, definition, row)
+
+    async def list(
+        self,
+        workflow: Workflow[CD, Any] | None = None,
+        /,
+        *,
+        status: Status | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[Snapshot[CD]]:
+        """Runs of this App's workflows, newest first; `after` is the id of the last run of the page before."""
+        await self._store.open()
+        wanted = RunFilter(workflow=workflow.name if workflow else None, status=status, after=after, limit=limit)
+        rows = await self._store.runs(wanted)
+        known = [(row, self._definitions.get((row.workflow, row.version))) for row in rows]
+        return [await read_snapshot(self._store, definition, row) for row, definition in known if definition]
+
+    async def history(self, run: str, /) -> Sequence[Revision]:
+        """Every transition of a run, with its reasons; the first line, number 0, is its start."""
+        row = await self._row(run)
+        return [revision_of(line) for line in await self._store.history(row.id)]
+
+    async def why(self, run: str, /) -> Why:
+        """What the run waits for, or why it ended as it did."""
+        return await read_why(self._store, await self._row(run))
+
+    async def decide(
+        self,
+        wait_id: str,
+        outcome: Enum,
+        data: BaseModel | None = None,
+        *,
+        actor: Actor,
+        comment: str = "",
+        request: str | None = None,
+    ) -> Reply:
+        """Answer the open wait of that id (`Snapshot.waits`), as a person.
+
+        Exactly one decision is applied; repeating it is `already`, another one is `refused` and shows the first.
+        Raises `NotFound` for an unknown wait and `InvalidInput` for an answer that does not fit; the run still waits.
+        """
+        await self._store.open()
+        wait = await self._store.wait(wait_id)
+        if wait is None:
+            raise NotFound(f"there is no wait {wait_id!r}")
+        definition = self._definition_for(await self._row(wait.run), None)
+        reply = await decide_wait(
+            self._store, definition, wait, outcome, data, actor=actor, comment=comment, request=request
+        )
+        if reply.status != "refused":
+            (await self._runner()).drive(wait.run)
+        return reply
+
+    async def cancel(self, run: str, /, *, undo: bool = False, **by: Unpack[By]) -> Reply:
+        """Stop at the next commit; a body at work is stopped and discarded. A run that rests is cancelled at once."""
+        if undo:
+            raise InvalidInput("cancel(undo=True): compensation cannot run yet; cancel without it")
+        reply, at_work = await cancel_run(self._store, await self._row(run), by)
+        if at_work:
+            runner = await self._runner()
+            runner.cancel_body(run)
+            runner.drive(run)
+        return reply
+
+    async def retry(self, run: str, /, **by: Unpack[By]) -> Reply:
+        """Go on with a failed run, from the state that failed; its recorded effects are replayed, not repeated."""
+        row = await self._row(run)
+        definition = self._definition_for(row, None)
+        reply = await retry_run(self._store, definition, row, by)
+        if reply.status != "refused":
+            (await self._runner()).drive(run)
+        return reply
+
+    # --- below the verbs ---------------------------------------------------------------------------------------
+
+    def _rests(self, row: RunRow) -> bool:
+        """Whether the run waits for somebody, and nobody has answered yet."""
+        due = row.standing.due_at
+        return row.standing.status == "waiting" and row.session is None and (due is None or due > self._store.now())
+
+    async def _until(self, run: str, reached: Callable[[RunRow], bool]) -> RunRow:
+        while not reached(row := await self._row(run)):
+            await (await self._runner()).until_changed(run)
+        return row
+
+    async def _row(self, run: str) -> RunRow:
+        await self._store.open()
+        row = await self._store.run(run)
+        if row is None:
+            raise NotFound(f"there is no run {run!r}")
+        return row
+
+    def _definition_of(self, workflow: Workflow[Any, Any]) -> Definition:
+        definition = self._definitions.get((workflow.name, workflow.version))
+        if definition is None or definition.workflow is not workflow:
+            raise InvalidInput(f"{workflow!r} is not among App([...]); pass it there")
+        return definition
+
+    def _definition_for(self, row: RunRow, workflow: Workflow[Any, Any] | None) -> Definition:
+        if workflow is not None and workflow.name != row.workflow:
+            raise InvalidInput(f"run {row.id!r} is of workflow {row.workflow!r}, not {workflow.name!r}")
+        definition = self._definitions.get((row.workflow, row.version))
+        if definition is None:
+            known = ", ".join(f"{name} v{version}" for name, version in self._definitions)
+            raise IncompatibleDefinition(
+                f"run {row.id!r} is of workflow {row.workflow!r} version {row.version}; this App has {known}"
+            )
+        return definition
+
+
+def _by_name(workflows: Sequence[Workflow[Any, Any]]) -> dict[tuple[str, int], Definition]:
+    found: dict[tuple[str, int], Definition] = {}
+    for workflow in workflows:
+        key = (workflow.name, workflow.version)
+        if key in found and found[key].workflow is not workflow:
+            raise ConfigurationError(f"App([...]) has two workflows {workflow.name!r} of version {workflow.version}")
+        found[key] = workflow.definition
+    return found
+
+
+def _check_models(definitions: Iterable[Definition], models: Mapping[str, Model]) -> None:
+    for alias, model in models.items():
+        for option in ("requests_per_minute", "tokens_per_minute", "fallback"):
+            if getattr(model, option) is not None:
+                raise ConfigurationError(f"models[{alias!r}]: {option}= cannot be kept yet; leave it out")
+    for definition in definitions:
+        for state in definition.states.values():
+            wanted = state.spec.model or (state.prompt.model if state.prompt else None)
+            if wanted is not None and wanted not in models:
+                known = ", ".join(sorted(models)) or "none"
+                raise ConfigurationError(
+                    f"workflow {definition.name!r}: state {state.name!r} asks the model {wanted!r}, "
+                    f"which App(models={{...}}) does not have; known: {known}"
+                )
+
+
+class Background:
+    """One event loop on a thread of its own, for the `_sync` verbs."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="agentflow-background", daemon=True)
+        self._thread.start()
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there; an interrupt of the caller cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self, last: Coroutine[Any, Any, None]) -> None:
+        """Run one more coroutine, then end the loop and its thread."""
+        try:
+            self.wait_for(last)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+def _close_at_exit(app: "weakref.ref[App]") -> None:
+    living = app()
+    if living is not None:
+        living.close_sync()

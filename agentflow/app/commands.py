@@ -1,0 +1,213 @@
+"""Commands from outside: each is applied once, answered *applied*, *already* or *refused*, and kept for the audit."""
+
+from dataclasses import replace
+from enum import Enum
+from typing import Any, TypedDict
+
+from pydantic import BaseModel
+
+from agentflow.engine.head import failure_from_json
+from agentflow.engine.lifecycle import is_legal, next_status
+from agentflow.errors import InvalidInput
+from agentflow.model.check import nearest
+from agentflow.model.definition import Definition
+from agentflow.model.values import Actor
+from agentflow.model.views import Reply
+from agentflow.runners.records import actor_to_json, head_of, object_of, standing_of, to_json
+from agentflow.store.protocol import Store
+from agentflow.store.rows import TERMINAL, CommandRow, Decision, DecisionReply, RunRow, Standing, WaitRow
+
+ANSWER_KEPT = frozenset({"GuardFailed", "StoreFailed"})  # failures after an answer: a retry does not ask anew
+
+
+class By(TypedDict, total=False):
+    """Who commands, why, and under which id, so that a repetition is noticed."""
+
+    actor: Actor
+    reason: str
+    request: str
+
+
+# --- decide ------------------------------------------------------------------------------------------------------
+
+
+async def decide_wait(
+    store: Store,
+    definition: Definition,
+    wait: WaitRow,
+    outcome: Enum,
+    data: BaseModel | None,
+    *,
+    actor: Actor,
+    comment: str,
+    request: str | None,
+) -> Reply:
+    """Answer a wait. Raises `InvalidInput` for an answer that does not fit."""
+    by: By = {"actor": actor, "reason": comment}
+    try:
+        name, text = _checked_answer(definition, wait, outcome, data)
+        _check_role(wait, actor)
+    except InvalidInput as error:
+        await _note(store, wait.run, "decide", by, "refused", str(error))
+        raise
+    decision = Decision(
+        wait=wait.id, outcome=name, data=text, actor=actor_to_json(actor) or "{}", comment=comment, request=request
+    )
+    reply = await store.decide(decision)
+    answer = _reply_to_decision(wait.id, reply)
+    if answer.status == "refused":
+        await _note(store, wait.run, "decide", by, "refused", answer.why)
+    return answer
+
+
+def _checked_answer(
+    definition: Definition, wait: WaitRow, outcome: Enum, data: BaseModel | None
+) -> tuple[str, str | None]:
+    state = definition.states[wait.state]
+    enum, form = state.spec.outcome, state.spec.answer
+    if enum is None or not isinstance(outcome, enum):
+        allowed = ", ".join(wait.outcomes)
+        raise InvalidInput(
+            f"wait {wait.id!r} takes {allowed}, not {outcome!r}{nearest(str(outcome), [*wait.outcomes])}"
+        )
+    if form is None and data is not None:
+        raise InvalidInput(f"wait {wait.id!r} takes no data beside its outcome, got {type(data).__name__}")
+    if form is not None and not isinstance(data, form):
+        fields = ", ".join(form.model_fields)
+        got = "nothing" if data is None else type(data).__name__
+        raise InvalidInput(f"wait {wait.id!r} takes a {form.__name__} ({fields}) beside its outcome, got {got}")
+    return outcome.name, None if data is None else to_json(data)
+
+
+def _check_role(wait: WaitRow, actor: Actor) -> None:
+    if wait.roles and not set(wait.roles) & set(actor.roles):
+        raise InvalidInput(f"wait {wait.id!r} takes an actor with role {' or '.join(wait.roles)}; {_who(actor)}")
+
+
+def _who(actor: Actor) -> str:
+    roles = f"has {', '.join(actor.roles)}" if actor.roles else "has none"
+    return f"{actor.subject} {roles}"
+
+
+def _reply_to_decision(wait_id: str, reply: DecisionReply) -> Reply:
+    row = reply.wait
+    match reply.status:
+        case "applied":
+            return Reply("applied", f"{wait_id} is decided")
+        case "already":
+            return Reply("already", f"{wait_id} was decided so before: {_decision(row)}")
+        case "conflict":
+            return Reply("refused", f"{wait_id} is decided otherwise: {_decision(row)}")
+        case "late":
+            closed = row.status if row is not None and row.status != "open" else "expired"
+            return Reply("refused", f"{wait_id} is {closed}; it takes no answer any more")
+        case "unknown":
+            return Reply("refused", f"there is no wait {wait_id!r}")
+
+
+def _decision(row: WaitRow | None) -> str:
+    if row is None:
+        return "unknown"
+    who = object_of(row.actor).get("subject", "somebody")
+    at = f" at {row.closed_at:%Y-%m-%d %H:%M:%S} UTC" if row.closed_at is not None else ""
+    return f"{row.outcome} by {who}{at}"
+
+
+# --- cancel and retry --------------------------------------------------------------------------------------------
+
+
+async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
+    """Cancel a run; also whether a worker holds it, which then carries the cancel out."""
+    while True:
+        status = row.standing.status
+        if status == "cancelled":
+            return Reply("already", f"run {row.id!r} is cancelled"), False
+        if not is_legal(status, "cancel"):
+            return await _refuse(store, row, "cancel", by, f"run {row.id!r} is {status}; it cannot be cancelled"), False
+        if row.session is not None or status == "cancelling":
+            command = _command(store, row.id, "cancel", by, "applied", "at the next commit")
+            known = await store.request(command, word=to_json({"cancel": by.get("reason", "")}), wake=True)
+            reply = Reply("applied", f"run {row.id!r} stops at its next commit")
+            return (reply if known else Reply("already", f"run {row.id!r} is being cancelled")), True
+        cancelled = replace(row.standing, status=next_status(status, "cancel"), due_at=None, blocked=None)
+        changed = await _reopen(store, row, "cancel", by, cancelled)
+        if changed is not None:
+            return changed, False
+        row = await _again(store, row)
+
+
+async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -> Reply:
+    """Put a failed run back into the state that failed, with all its attempts before it."""
+    while True:
+        standing = row.standing
+        if standing.status != "failed" or standing.end is not None:
+            return await _refuse(store, row, "retry", by, _why_no_retry(row))
+        changed = await _reopen(store, row, "retry", by, _reopened(definition, row, store))
+        if changed is not None:
+            return changed
+        row = await _again(store, row)
+
+
+def _why_no_retry(row: RunRow) -> str:
+    standing = row.standing
+    if standing.end is not None:
+        return (
+            f"run {row.id!r} ended at {standing.end!r}, by a row of its table; there is no failed state to go on from"
+        )
+    if standing.status in TERMINAL:
+        return f"run {row.id!r} is {standing.status}; only a failed run can be retried"
+    return f"run {row.id!r} has not failed: it is {standing.status} in {standing.state!r}"
+
+
+def _reopened(definition: Definition, row: RunRow, store: Store) -> Standing:
+    failure = failure_from_json(row.standing.failure)
+    head = head_of(row, definition.context.empty)
+    anew = failure is None or failure.kind not in ANSWER_KEPT
+    again = replace(
+        head,
+        status=next_status("failed", "retry"),
+        failure=None,
+        attempt=0,
+        generation=head.generation + (1 if anew else 0),
+    )
+    return standing_of(again, store.now())
+
+
+async def _reopen(store: Store, row: RunRow, command: str, by: By, standing: Standing) -> Reply | None:
+    """Change a resting run's standing; None if it has changed meanwhile."""
+    note = _command(store, row.id, command, by, "applied", "")
+    if await store.reopen(note, standing=standing, expected_control_seq=row.control_seq):
+        return Reply("applied", f"run {row.id!r} is {standing.status}")
+    request = by.get("request")
+    if request is not None and any(past.request == request for past in await store.commands(row.id)):
+        return Reply("already", f"request {request!r} was carried out before")
+    return None
+
+
+async def _again(store: Store, row: RunRow) -> RunRow:
+    fresh = await store.run(row.id)
+    assert fresh is not None  # runs are not deleted
+    return fresh
+
+
+async def _refuse(store: Store, row: RunRow, command: str, by: By, why: str) -> Reply:
+    await _note(store, row.id, command, by, "refused", why)
+    return Reply("refused", why)
+
+
+async def _note(store: Store, run: str, command: str, by: By, status: Any, why: str) -> None:
+    unrepeated = By(**{key: value for key, value in by.items() if key != "request"})  # type: ignore[typeddict-item]  # pyright: ignore[reportArgumentType]
+    await store.request(_command(store, run, command, unrepeated, status, why), word=None, wake=False)
+
+
+def _command(store: Store, run: str, command: str, by: By, status: Any, why: str) -> CommandRow:
+    return CommandRow(
+        run=run,
+        at=store.now(),
+        command=command,
+        actor=actor_to_json(by.get("actor")),
+        reason=by.get("reason", ""),
+        request=by.get("request"),
+        status=status,
+        why=why,
+    )

@@ -1,0 +1,109 @@
+"""Verbs that are declared and typed, and refuse by name until they run."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
+
+from pydantic import BaseModel
+
+from agentflow.app.commands import By
+from agentflow.errors import RequestError
+from agentflow.model.context import Context
+from agentflow.model.states import State, Stream, Target
+from agentflow.model.values import Actor, Limits
+from agentflow.model.views import Reply, Revision, Snapshot
+from agentflow.model.workflow import C, T, Workflow
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+    from starlette.types import ASGIApp
+
+
+def _not_yet(verb: str) -> NoReturn:
+    raise RequestError(f"app.{verb} is declared, but cannot run in this version")
+
+
+class LaterVerbs:
+    """What an App will do; each verb raises `RequestError` until then."""
+
+    def asgi(
+        self,
+        *,
+        identity: "Callable[[HTTPConnection], Awaitable[Actor | None]] | None" = None,
+        page: bool = True,
+    ) -> "ASGIApp":
+        """The HTTP API and the page, to be mounted in an existing application."""
+        _not_yet("asgi")
+
+    def schedule(
+        self,
+        cron: str,
+        workflow: Workflow[C, Any],
+        context: Callable[[datetime], C],
+        /,
+        *,
+        name: str | None = None,
+        timezone: str = "UTC",
+        misfire: Literal["skip", "once", "all"] = "once",
+        overlap: Literal["skip", "queue", "cancel"] = "skip",
+    ) -> None:
+        """Start a run at every due instant."""
+        _not_yet("schedule")
+
+    @overload
+    def stream(self, run: str, /) -> AsyncIterator[Revision]: ...
+    @overload
+    def stream(self, run: str, state: Stream[Any, Any, T], /) -> AsyncIterator[T]: ...
+    def stream(self, run: str, state: Any = None, /) -> AsyncIterator[Any]:
+        """Follow a run: its transitions, or the chunks of one of its states."""
+        _not_yet("stream")
+
+    async def signal(
+        self,
+        signal: BaseModel | Enum,
+        data: BaseModel | None = None,
+        /,
+        *,
+        run: str | None = None,
+        id: str | None = None,
+    ) -> Reply:
+        """Send a payload, or a member with its payload, to one run or to those whose key it carries."""
+        _not_yet("signal")
+
+    async def ask(
+        self, run: str, signal: BaseModel | Enum, data: BaseModel | None = None, /, *, timeout: timedelta | None = None
+    ) -> Snapshot[Context]:
+        """Signal a run and stay until it waits again or ends."""
+        _not_yet("ask")
+
+    async def pause(self, run: str, /, **by: Unpack[By]) -> Reply:
+        """Stand still once the body at work is done; `resume` goes on."""
+        _not_yet("pause")
+
+    async def resume(self, run: str, /, *, limits: Limits | None = None, **by: Unpack[By]) -> Reply:
+        """Go on after a pause or a block, with raised limits if given."""
+        _not_yet("resume")
+
+    async def fork(
+        self,
+        run: str,
+        revision: int,
+        /,
+        *,
+        change: Mapping[str, object] | None = None,
+        effects: Literal["held", "live"] = "held",
+        **by: Unpack[By],
+    ) -> Snapshot[Context]:
+        """Start a new run from an earlier revision, with changes."""
+        _not_yet("fork")
+
+    async def redrive(self, run: str, /, *, state: State[Any] | None = None, **by: Unpack[By]) -> Snapshot[Context]:
+        """Start a new run where an ended one broke."""
+        _not_yet("redrive")
+
+    async def skip(
+        self, run: str, to: Target[Any], /, *, actor: Actor, reason: str, request: str | None = None
+    ) -> Reply:
+        """Put a run into another state by hand."""
+        _not_yet("skip")

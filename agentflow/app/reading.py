@@ -1,0 +1,199 @@
+"""From stored rows to what the verbs answer: snapshots, history, and why a run is where it is."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from agentflow.engine.head import failure_from_json
+from agentflow.errors import IncompatibleDefinition, NotFound
+from agentflow.model.definition import Definition
+from agentflow.model.states import Place
+from agentflow.model.values import Failure
+from agentflow.model.views import Revision, Snapshot, Wait, Why
+from agentflow.runners.records import actor_of, from_json, object_of
+from agentflow.store.protocol import Store
+from agentflow.store.rows import TERMINAL, AttemptRow, HistoryRow, RunRow, WaitRow
+
+
+async def read_snapshot(store: Store, definition: Definition, row: RunRow) -> Snapshot[Any]:
+    """The run as it is now."""
+    kept = definition.context.load(await store.differences(row.id, row.revision))
+    standing = row.standing
+    failure = failure_from_json(standing.failure)
+    waits = await store.waits(run=row.id, status="open") if standing.status not in TERMINAL else ()
+    return Snapshot(
+        id=row.id,
+        revision=row.revision,
+        status=standing.status,
+        paused=row.paused,
+        blocked=standing.blocked,
+        state=place_of(definition, row.id, standing.state),
+        end=definition.ends[standing.end] if standing.end is not None else None,
+        context=definition.context.copy(kept, failure),
+        failure=failure,
+        waits=tuple(wait_of(wait) for wait in waits),
+    )
+
+
+async def read_revision(store: Store, definition: Definition, row: RunRow, revision: int) -> Snapshot[Any]:
+    """The run as it was at a revision. Raises `NotFound` if it has none of that number."""
+    rows = await store.history(row.id, after=revision - 1, limit=1)
+    if revision < 0 or not rows or rows[0].revision != revision:
+        raise NotFound(f"run {row.id!r} has the revisions 0 to {row.revision}, not {revision}")
+    then = rows[0]
+    kept = definition.context.load(await store.differences(row.id, revision))
+    end = definition.ends.get(then.target)
+    failure = failure_from_json(then.failure)
+    return Snapshot(
+        id=row.id,
+        revision=revision,
+        status="running" if end is None else "failed" if end.failed else "completed",
+        paused=False,
+        blocked=None,
+        state=place_of(definition, row.id, then.target),
+        end=end,
+        context=definition.context.copy(kept, failure),
+        failure=failure,
+        waits=(),
+    )
+
+
+def place_of(definition: Definition, run: str, name: str) -> Place[Any]:
+    """The place of that name. Raises `IncompatibleDefinition` if the definition at hand has none."""
+    if name not in definition.states and name not in definition.ends:
+        raise IncompatibleDefinition(
+            f"run {run!r} stands in {name!r}, which workflow {definition.name!r} version {definition.version} "
+            "does not have"
+        )
+    return definition.place(name)
+
+
+def wait_of(row: WaitRow) -> Wait:
+    """An open question."""
+    shown = object_of(row.shown)
+    return Wait(
+        id=row.id,
+        run=row.run,
+        state=row.state,
+        question=row.question,
+        outcomes=row.outcomes,
+        due=row.due_at,
+        evidence=shown.get("evidence"),
+        form=shown.get("form"),
+        suggest=shown.get("suggest"),
+        roles=row.roles,
+        opened=row.opened_at,
+    )
+
+
+def revision_of(row: HistoryRow) -> Revision:
+    """A line of history."""
+    answer: Mapping[str, Any] | None = from_json(row.answer)
+    failure = failure_from_json(row.failure)
+    counted = [count for count in (row.tokens_in, row.tokens_out) if count is not None]
+    return Revision(
+        number=row.revision,
+        at=row.at,
+        source=row.source or "",
+        outcome=row.outcome,
+        target=row.target,
+        guards=dict(from_json(row.guards) or []),
+        reason=_reason(answer, failure),
+        actor=actor_of(from_json(row.actor)),
+        cost=None if row.cost is None else Decimal(row.cost),
+        event=row.event.partition(":")[0],
+        visit=row.visit,
+        attempt=row.attempt,
+        duration=None if row.duration_ms is None else row.duration_ms / 1000,
+        difference=from_json(row.difference),
+        answer=answer,
+        failure=failure,
+        model=row.model,
+        tokens=sum(counted) if counted else None,
+        prompt=row.prompt,
+        code=row.code,
+    )
+
+
+def _reason(answer: Mapping[str, Any] | None, failure: Failure | None) -> str:
+    if answer is not None:
+        return str(answer.get("reason") or answer.get("skipped") or "")
+    return f"{failure.kind}: {failure.message}" if failure is not None else ""
+
+
+# --- why ---------------------------------------------------------------------------------------------------------
+
+
+async def read_why(store: Store, row: RunRow) -> Why:
+    """What the run waits for, or why it ended as it did."""
+    standing = row.standing
+    attempts = await store.attempts(row.id)
+    if standing.status in TERMINAL:
+        return Why(await _why_over(store, row), None)
+    if standing.blocked is not None:
+        return Why(
+            f"blocked in {standing.state}: {standing.blocked}; looked at again {_when(standing.due_at)}", "timer"
+        )
+    if standing.status == "waiting":
+        waits = await store.waits(run=row.id, status="open")
+        return Why(_why_waiting(standing.state, waits), "wait")
+    if row.session is not None:
+        return Why(
+            f"a worker is at work in {standing.state} (visit {standing.visit})" + _tries(attempts, row), "session"
+        )
+    if standing.due_at is not None and standing.due_at > store.now():
+        return Why(f"tries {standing.state} again {_when(standing.due_at)}" + _tries(attempts, row), "timer")
+    return Why(f"queued in {standing.state}: due now, no worker has taken it yet" + _tries(attempts, row), "timer")
+
+
+def _why_waiting(state: str, waits: Sequence[WaitRow]) -> str:
+    if not waits:
+        return f"waits in {state}, and is about to go on"
+    wait = waits[0]
+    roles = f" with role {' or '.join(wait.roles)}" if wait.roles else ""
+    due = f"; expires {_when(wait.due_at)}" if wait.due_at is not None else "; never expires"
+    return f"waits in {state} for a person{roles} to answer {' or '.join(wait.outcomes)}{due}. Wait id: {wait.id}"
+
+
+async def _why_over(store: Store, row: RunRow) -> str:
+    standing = row.standing
+    if standing.status == "cancelled":
+        commands = [command for command in await store.commands(row.id) if command.command == "cancel"]
+        who = object_of(commands[-1].actor).get("subject", "somebody") if commands else "somebody"
+        reason = f": {commands[-1].reason}" if commands and commands[-1].reason else ""
+        return f"cancelled in {standing.state} by {who}{reason}"
+    if standing.status == "failed" and standing.end is None:
+        failure = failure_from_json(standing.failure)
+        told = f"{failure.kind}: {failure.message}" if failure is not None else "for an unknown reason"
+        return f"failed in {standing.state}: {told}. `retry` goes on from there"
+    last = (await store.history(row.id, after=row.revision - 1, limit=1))[0]
+    return f"ended at {standing.end}: {_told(last)}"
+
+
+def _told(row: HistoryRow) -> str:
+    """One transition in words."""
+    line = revision_of(row)
+    parts = [f"{line.source} answered {line.outcome}" if line.outcome else f"{line.source} {row.event}"]
+    if line.actor is not None:
+        parts.append(f"by {line.actor.subject}")
+    if line.guards:
+        parts.append("guards " + ", ".join(f"{name}={str(result).lower()}" for name, result in line.guards.items()))
+    if line.reason:
+        parts.append(f"because {line.reason}")
+    return "; ".join(parts)
+
+
+def _tries(attempts: Sequence[AttemptRow], row: RunRow) -> str:
+    here = [
+        attempt for attempt in attempts if attempt.state == row.standing.state and attempt.visit == row.standing.visit
+    ]
+    if not here:
+        return ""
+    failure = failure_from_json(here[-1].failure)
+    told = f", last {failure.kind}: {failure.message}" if failure is not None else ""
+    return f"; {len(here)} attempt{'s' if len(here) > 1 else ''} did not succeed{told}"
+
+
+def _when(instant: datetime | None) -> str:
+    return "at an unknown time" if instant is None else f"at {instant:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,317 @@
+"""Drive one claimed run until it waits, ends, or belongs to somebody else: perform, advance, commit, and again.
+
+Every pass of the loop is one commit. A commit that comes too late (`LateResult`) ends the drive without an error: the
+run has another owner. A commit that meets a command (`Requested`) is repeated with the finished work and the command
+both carried out, so that a cancel never discards what was done.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from agentflow.engine.advance import Advance, advance, next_commands
+from agentflow.engine.commands import FailState, Perform, Stop, WaitUntil
+from agentflow.engine.events import BodyFailed, Event, GiveUp
+from agentflow.engine.head import Head, failure_to_json
+from agentflow.engine.lifecycle import TERMINAL, next_status
+from agentflow.errors import LeaseLost
+from agentflow.failures import CrashLoop, OverLimit
+from agentflow.model.definition import Definition
+from agentflow.model.values import failure_of
+from agentflow.runners.perform import Parked, Script, Work, perform
+from agentflow.runners.records import check_accepts, head_of, history_row, object_of, standing_of
+from agentflow.runners.resources import Resources
+from agentflow.store.protocol import Store
+from agentflow.store.rows import AttemptRow, Commit, Committed, LateResult, Requested, RunRow, Standing, WaitRow
+
+MAX_CRASHES = 5
+SHORT_WAIT = timedelta(seconds=2)  # a shorter wait for a retry is slept here, a longer one is a timer of the store
+BLOCKED_FOR = timedelta(seconds=60)  # then a worker looks again whether it accepts the run
+FAIR_TRANSITIONS = 100
+FAIR_SECONDS = 0.01
+
+Ended = Literal["over", "waiting", "later", "lost", "released"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Drive:
+    """One run in the hands of this process."""
+
+    store: Store
+    definition: Definition
+    resources: Resources
+    row: RunRow
+    strict: bool = False
+    script: Script | None = None
+    is_stopping: Callable[[], bool] = lambda: False
+    on_commit: Callable[[Head], None] = lambda _: None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    short_wait: timedelta = SHORT_WAIT
+    _head: Head | None = None
+    _since_yield: int = 0
+    _yielded_at: float = 0.0
+
+    async def run(self) -> Ended:
+        """Go on until the run waits, ends, or is somebody else's."""
+        try:
+            return await self._run()
+        except LeaseLost:
+            return "lost"
+
+    async def _run(self) -> Ended:
+        head = await self._load()
+        if self.row.standing.status == "cancelling" or self._cancel_wanted():
+            return await self._cancelled(head)
+        if self.row.claims_without_progress > MAX_CRASHES:
+            return await self._crash_loop(head)
+        lost = await self._record_lost(head)
+        commands = next_commands(self.definition, head)
+        while True:
+            self._head = head
+            match commands[0]:
+                case Perform() | FailState() as command:
+                    result = await perform(self._work(head), command)
+                case WaitUntil() | Stop():
+                    raise AssertionError("these are carried out where they arise")
+            step = await self._take(head, result, lost)
+            if isinstance(step, str):
+                return step
+            head, commands, lost = step.head, step.commands, ()
+            await self._be_fair()
+
+    async def cancel_now(self) -> Ended:
+        """Carry out a cancel whose body was stopped; what the body did is discarded."""
+        return "lost" if self._head is None else await self._cancelled(self._head)
+
+    async def block(self, reason: str) -> None:
+        """The code or the set-up at hand does not fit the run: leave it as it is, to be looked at again later."""
+        standing = self.row.standing
+        blocked = replace(
+            standing,
+            status="queued" if standing.status in {"running", "waiting"} else standing.status,
+            blocked=reason,
+            due_at=self.store.now() + BLOCKED_FOR,
+        )
+        if self._head is not None:
+            blocked = replace(standing_of(self._head, blocked.due_at), status="queued", blocked=reason)
+        await self._commit(blocked, release=True)
+
+    # --- before the first step ---------------------------------------------------------------------------------
+
+    async def _load(self) -> Head:
+        check_accepts(self.definition, self.row)
+        differences = await self.store.differences(self.row.id, self.row.revision)
+        head = head_of(self.row, self.definition.context.load(differences))
+        self._yielded_at = time.monotonic()
+        if head.status in {"queued", "waiting"}:
+            head = replace(head, status=next_status(head.status, "claim"))
+        return replace(head, blocked=None)
+
+    def _cancel_wanted(self) -> bool:
+        return "cancel" in object_of(self.row.request)
+
+    async def _record_lost(self, head: Head) -> tuple[AttemptRow, ...]:
+        """The row of an attempt that died with its process: written by whoever claims the run next."""
+        if self.row.claims_without_progress <= 1:
+            return ()
+        now = self.store.now()
+        number = head.attempt + 1
+        return (
+            AttemptRow(
+                revision=head.revision,
+                state=head.state,
+                visit=head.visit,
+                attempt=number,
+                at=now,
+                outcome="lost",
+                failure=None,
+            ),
+        )
+
+    async def _crash_loop(self, head: Head) -> Ended:
+        count = self.row.claims_without_progress - 1
+        error = CrashLoop(f"the process died {count} times in state {head.state!r}")
+        failed = replace(head, status=next_status(head.status, "fail"), failure=failure_of(error, head.state))
+        return await self._commit_standing(failed, release=True)
+
+    def _work(self, head: Head) -> Work:
+        token = self.row.token
+        assert token is not None  # a claimed run has one
+        return Work(
+            store=self.store,
+            definition=self.definition,
+            resources=self.resources,
+            head=head,
+            token=token,
+            strict=self.strict,
+            script=self.script,
+        )
+
+    # --- one step ----------------------------------------------------------------------------------------------
+
+    async def _take(self, head: Head, result: Event | Parked, lost: tuple[AttemptRow, ...]) -> Advance | Ended:
+        if isinstance(result, Parked):
+            return await self._park(head, result, lost)
+        step = advance(self.definition, head, self._within_time(head, result), strict=self.strict)
+        attempts = (*lost, *self._failed_attempts(head, result, step))
+        if step.move is None:
+            return await self._stay(head, step, attempts)
+        return await self._move(step, attempts)
+
+    def _within_time(self, head: Head, event: Event) -> Event:
+        """The event, or the failure that the run has taken longer than its limit."""
+        allowed = self.definition.limits.wall_time
+        if allowed is None or event.at - head.started_at <= allowed or head.rescued:
+            return event
+        error = OverLimit(f"the run has taken longer than wall_time={allowed}", limit="wall_time")
+        return BodyFailed(event.at, failure_of(error, head.state), GiveUp())
+
+    def _failed_attempts(self, head: Head, event: Event, step: Advance) -> tuple[AttemptRow, ...]:
+        failure = getattr(event, "failure", None)
+        if failure is None:
+            return ()
+        retry_at = step.commands[0].instant if isinstance(step.commands[0], WaitUntil) else None
+        facts = getattr(event, "facts", None)
+        return (
+            AttemptRow(
+                revision=head.revision,
+                state=head.state,
+                visit=head.visit,
+                attempt=head.attempt + 1,
+                at=event.at,
+                outcome="failed",
+                failure=failure_to_json(failure),
+                duration_ms=facts.duration_ms if facts is not None else None,
+                retry_at=retry_at,
+            ),
+        )
+
+    async def _move(self, step: Advance, attempts: tuple[AttemptRow, ...]) -> Advance | Ended:
+        assert step.move is not None  # the caller looked
+        over = step.head.status in TERMINAL
+        stopping = not over and self.is_stopping()
+        standing = standing_of(step.head, self.store.now() if stopping else None)
+        if stopping:
+            standing = replace(standing, status=next_status(step.head.status, "release"))
+        history = history_row(self.definition, step.head.revision, step.move)
+        reply = await self._commit(standing, history=history, attempts=attempts, release=over or stopping)
+        if isinstance(reply, str):
+            return reply
+        self.on_commit(step.head)
+        if over:
+            return "over"
+        if reply is not None:
+            return await self._cancelled(step.head)
+        return "released" if stopping else step
+
+    async def _stay(self, head: Head, step: Advance, attempts: tuple[AttemptRow, ...]) -> Advance | Ended:
+        """A failed attempt that will be tried again, or a run that ends failed where it stands."""
+        command = step.commands[0]
+        if not isinstance(command, WaitUntil):
+            return await self._commit_standing(step.head, release=True, attempts=attempts)
+        if command.instant - self.store.now() <= self.short_wait and not self.is_stopping():
+            reply = await self._commit(standing_of(step.head, None), attempts=attempts)
+            if isinstance(reply, str):
+                return reply
+            if reply is not None:
+                return await self._cancelled(step.head)
+            await self.sleep(max(0.0, (command.instant - self.store.now()).total_seconds()))
+            return Advance(step.head, None, next_commands(self.definition, step.head))
+        later = replace(step.head, status=next_status(step.head.status, "defer"))
+        ended = await self._commit_standing(later, release=True, attempts=attempts, due_at=command.instant)
+        return "later" if ended == "over" else ended
+
+    async def _park(self, head: Head, parked: Parked, lost: tuple[AttemptRow, ...]) -> Ended:
+        waiting = replace(head, status=next_status(head.status, "park"))
+        opens = (parked.wait,) if parked.wait is not None else ()
+        ended = await self._commit_standing(waiting, release=True, attempts=lost, due_at=parked.due_at, opens=opens)
+        return "waiting" if ended == "over" else ended
+
+    async def _cancelled(self, head: Head) -> Ended:
+        """Carry out a cancel, once the commit that met it is durable."""
+        status = head.status if head.status == "cancelling" else next_status(head.status, "cancel")
+        stopped = replace(head, status=next_status(status, "stop") if status == "cancelling" else status)
+        waits = await self.store.waits(run=head.run, status="open")
+        standing = standing_of(stopped, None)
+        reply = await self._commit(standing, release=True, closes=tuple(wait.id for wait in waits), done=True)
+        if isinstance(reply, str):
+            return reply
+        self.on_commit(stopped)
+        return "over"
+
+    # --- commits -----------------------------------------------------------------------------------------------
+
+    async def _commit_standing(
+        self,
+        head: Head,
+        *,
+        release: bool,
+        attempts: tuple[AttemptRow, ...] = (),
+        due_at: datetime | None = None,
+        opens: tuple[WaitRow, ...] = (),
+    ) -> Ended:
+        """A commit without a transition that gives the run back."""
+        reply = await self._commit(
+            standing_of(head, due_at), release=release, attempts=attempts, opens=opens, stop_at_request=True
+        )
+        if isinstance(reply, str):
+            return reply
+        if reply is not None:
+            return await self._cancelled(replace(head, status="running", failure=None))
+        self.on_commit(head)
+        return "over"
+
+    async def _commit(
+        self,
+        standing: Standing,
+        *,
+        history: Any = None,
+        attempts: tuple[AttemptRow, ...] = (),
+        opens: tuple[WaitRow, ...] = (),
+        closes: tuple[str, ...] = (),
+        release: bool = False,
+        done: bool = False,
+        stop_at_request: bool = False,
+    ) -> Literal["lost"] | RunRow | None:
+        """Commit; None if that was all, the run's row if a command came in between and is to be carried out now."""
+        asked: RunRow | None = None
+        while True:
+            reply = await self.store.commit(
+                Commit(
+                    run=self.row.id,
+                    expected_revision=self.row.revision,
+                    token=self.row.token or "",
+                    control_seq=self.row.control_seq,
+                    standing=standing,
+                    history=history,
+                    attempts=attempts,
+                    opens=opens,
+                    closes=closes,
+                    release=release and (asked is None or standing.status in TERMINAL),
+                    clear_request=done or standing.status in TERMINAL,
+                )
+            )
+            match reply:
+                case Committed():
+                    if history is not None:
+                        self.row = replace(self.row, revision=history.revision, claims_without_progress=0)
+                    return asked
+                case LateResult():
+                    return "lost"
+                case Requested(row):
+                    self.row = replace(self.row, control_seq=row.control_seq, request=row.request)
+                    if self._cancel_wanted() and not done:
+                        asked = row
+                        if stop_at_request:
+                            return asked
+
+    async def _be_fair(self) -> None:
+        """Let other runs have the loop: commits do not suspend by themselves."""
+        self._since_yield += 1
+        if self._since_yield >= FAIR_TRANSITIONS or time.monotonic() - self._yielded_at > FAIR_SECONDS:
+            self._since_yield = 0
+            await asyncio.sleep(0)
+            self._yielded_at = time.monotonic()

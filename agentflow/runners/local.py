@@ -1,0 +1,302 @@
+"""The local runner: drives many runs at a time on one event loop, over any store.
+
+It holds one worker session. A thread of its own renews the lease, so a long body does not lose its run. When it is
+told to drive *everything* it takes whatever is due, its own or left behind by a dead process; otherwise it drives the
+runs that it was told about. It stops gracefully: bodies at work finish and commit, then runs are given back.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from agentflow.engine.head import Head
+from agentflow.errors import AgentflowError, StoreError
+from agentflow.model.definition import Definition
+from agentflow.runners.drive import SHORT_WAIT, Drive
+from agentflow.runners.perform import Script
+from agentflow.runners.records import object_of
+from agentflow.runners.resources import Resources
+from agentflow.store.protocol import Store
+from agentflow.store.rows import RunRow
+
+log = logging.getLogger("agentflow.runner")
+
+POLL = 0.2  # how often other processes' doings are looked at, in seconds
+HEARTBEAT = 10.0
+TROUBLE = 1.0  # how long to wait before a store in trouble is tried again, in seconds
+
+
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """How a runner works."""
+
+    everything: bool = False
+    concurrency: int = 100
+    drain: timedelta = timedelta(seconds=30)
+    strict: bool = False
+    heartbeat: float = HEARTBEAT
+    short_wait: timedelta = SHORT_WAIT
+    on_commit: Callable[[Head], None] = lambda _: None
+
+
+@dataclass(slots=True)
+class Task:
+    """A run in the hands of this runner."""
+
+    row: RunRow
+    task: "asyncio.Task[None]"
+    cancelled: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalRunner:
+    """Drives runs on the event loop on which it was started."""
+
+    store: Store
+    definitions: Mapping[tuple[str, int], Definition]
+    resources: Resources
+    settings: Settings = field(default_factory=Settings)
+    script: Script | None = None
+    _session: str | None = None
+    _tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    _wanted: set[str] = field(default_factory=set[str])
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _refused: dict[str, AgentflowError] = field(default_factory=dict[str, AgentflowError])
+    _changed: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    _loop_task: "asyncio.Task[None] | None" = None
+    _heart: "Heart | None" = None
+    _stopping: bool = False
+    _failure: StoreError | None = None
+    _unreleased: dict[str, str] = field(default_factory=dict[str, str])  # run to token: its release failed
+    _lost: bool = False
+
+    # --- what the App calls ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open a session and begin to look for due runs. Repeating it is harmless."""
+        if self._loop_task is not None:
+            return
+        await self.store.open()
+        await self._begin_session()
+        self._loop_task = asyncio.create_task(self._look_for_work(), name="agentflow-runner")
+
+    def drive(self, run: str) -> None:
+        """See that this run is driven, now and whenever it becomes due, until it ends."""
+        self._wanted.add(run)
+        self._wake.set()
+
+    async def until_changed(self, run: str) -> None:
+        """Return when this process has committed something for the run, or after a moment: others may have."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if run in self._refused:
+            raise self._refused.pop(run)
+        event = self._changed.setdefault(run, asyncio.Event())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL):
+                await event.wait()
+        event.clear()
+
+    async def settle(self) -> None:
+        """Claim and drive until nothing is at work and nothing is due, for tests with a stopped clock."""
+        while True:
+            await self._claim_due()
+            if not self._tasks:
+                return
+            await asyncio.wait([held.task for held in self._tasks.values()])
+
+    def cancel_body(self, run: str) -> None:
+        """Stop the body at work for a run whose cancel was requested."""
+        held = self._tasks.get(run)
+        if held is not None and not held.cancelled:
+            held.cancelled = True
+            held.task.cancel()
+
+    async def stop(self) -> None:
+        """Finish the bodies at work, give all runs back, and end the session."""
+        self._stopping = True
+        self._wake.set()
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._loop_task
+            self._loop_task = None
+        await self._drain()
+        await self._end_session()
+
+    async def _drain(self) -> None:
+        tasks = [held.task for held in self._tasks.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self.settings.drain.total_seconds())
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    # --- the loop ----------------------------------------------------------------------------------------------
+
+    async def _look_for_work(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._look_once()
+                except StoreError as error:
+                    self._note(error)
+                    await asyncio.sleep(TROUBLE)
+                await self._sleep()
+        except asyncio.CancelledError:
+            if not self._stopping:  # the loop is going down without a stop: leave nothing behind
+                await self._end_session()
+            raise
+
+    async def _look_once(self) -> None:
+        if self._lost:
+            await self._begin_session()
+        for run, token in list(self._unreleased.items()):
+            await self.store.release_run(run, token)
+            del self._unreleased[run]
+        await self._claim_due()
+        await self._look_at_requests()
+
+    def _note(self, error: StoreError) -> None:
+        """The store is in trouble: verbs that wait raise it, and the runner tries again."""
+        if self._failure is None:
+            log.error("store in trouble, trying again: %s", error)
+        self._failure = error
+        for event in self._changed.values():
+            event.set()
+
+    async def _begin_session(self) -> None:
+        self._session = await self.store.open_session(f"{socket.gethostname()}:{os.getpid()}")
+        self._lost = False
+        self._heart = Heart(self.store, self._session, self.settings.heartbeat, self._lose_everything)
+        self._heart.start()
+
+    async def _end_session(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
+            self._heart = None
+        if self._session is not None:
+            session, self._session = self._session, None
+            await self.store.close_session(session)
+
+    async def _sleep(self) -> None:
+        if len(self._tasks) >= self.settings.concurrency:
+            self._wake.clear()  # a task that ends wakes the loop
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _claim_due(self) -> None:
+        assert self._session is not None  # start() opened it
+        free = self.settings.concurrency - len(self._tasks)
+        if free <= 0:
+            return
+        if self.settings.everything:
+            rows = await self.store.claim_runs(self._session, limit=free, workflows=list(self.definitions))
+            for row in rows:
+                self._take(row)
+            return
+        for run in [run for run in self._wanted if run not in self._tasks][:free]:
+            for row in await self.store.claim_runs(self._session, limit=1, run=run, workflows=list(self.definitions)):
+                self._take(row)
+
+    def _take(self, row: RunRow) -> None:
+        definition = self.definitions[row.workflow, row.version]
+        drive = Drive(
+            store=self.store,
+            definition=definition,
+            resources=self.resources,
+            row=row,
+            strict=self.settings.strict,
+            script=self.script,
+            is_stopping=lambda: self._stopping,
+            short_wait=self.settings.short_wait,
+            on_commit=self.settings.on_commit,
+        )
+        task = asyncio.create_task(self._drive(row, drive), name=f"agentflow-run-{row.id}")
+        self._tasks[row.id] = Task(row, task)
+
+    async def _drive(self, row: RunRow, drive: Drive) -> None:
+        try:
+            ended = await drive.run()
+            if ended == "over":
+                self._wanted.discard(row.id)
+        except asyncio.CancelledError:
+            await self._give_back(row, drive)
+            raise
+        except StoreError as error:
+            self._failure = error
+            log.error("run %s: %s", row.id, error)
+        except AgentflowError as error:
+            await self._block(row, drive, error)
+        finally:
+            self._tasks.pop(row.id, None)
+            self._changed.setdefault(row.id, asyncio.Event()).set()
+            self._wake.set()
+
+    async def _give_back(self, row: RunRow, drive: Drive) -> None:
+        """The body was cancelled: for a cancel command, or because the loop is going down."""
+        held = self._tasks.get(row.id)
+        if held is not None and held.cancelled:
+            await drive.cancel_now()
+        else:
+            await self.store.release_run(row.id, drive.row.token or "")
+
+    async def _block(self, row: RunRow, drive: Drive, error: AgentflowError) -> None:
+        """The code at hand does not fit the run, or the program is set up wrongly: leave the run as it is."""
+        log.error("run %s: %s", row.id, error)
+        self._wanted.discard(row.id)
+        self._refused[row.id] = error
+        await drive.block(str(error))
+
+    async def _look_at_requests(self) -> None:
+        """Stop the bodies of runs whose cancel was requested, here or by another process."""
+        for run, held in list(self._tasks.items()):
+            row = await self.store.run(run)
+            if row is None or row.session != self._session:
+                continue
+            if row.control_seq != held.row.control_seq and "cancel" in object_of(row.request):
+                self.cancel_body(run)
+
+    def _lose_everything(self) -> None:
+        """The lease is lost: what the bodies at work do would be discarded, so stop them."""
+        self._lost = True
+        for held in list(self._tasks.values()):
+            held.task.get_loop().call_soon_threadsafe(held.task.cancel)
+
+
+class Heart(threading.Thread):
+    """Renews the session's lease, however long the loop is busy."""
+
+    def __init__(self, store: Store, session: str, interval: float, on_loss: Callable[[], None]) -> None:
+        super().__init__(name="agentflow-heart", daemon=True)
+        self._store = store
+        self._session_id = session
+        self._interval = interval
+        self._on_loss = on_loss
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(self._interval):
+            try:
+                alive = self._store.renew_session(self._session_id)
+            except StoreError as error:
+                log.warning("heartbeat failed, trying again: %s", error)
+                continue
+            if not alive:
+                log.error("session %s lost its lease", self._session_id)
+                self._on_loss()
+                return
+
+    def stop(self) -> None:
+        """End the beat and wait for the thread."""
+        self._end.set()
+        self.join()

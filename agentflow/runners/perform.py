@@ -1,0 +1,358 @@
+"""One command to one event: run a body, ask a model, ask a person.
+
+The order is body, `.store`, validation; guards follow in `advance`. Author code works on private copies, and nothing
+that it raises leaves here as an exception: it becomes a `BodyFailed` or, for `.store`, a `Broken` event.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel
+
+from agentflow.engine.commands import FailState, Perform
+from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp
+from agentflow.engine.head import Head, Usage
+from agentflow.errors import ConfigurationError, InvalidContext, StoreError, StoreFailed
+from agentflow.failures import OverLimit, TimedOut
+from agentflow.model.context import Context
+from agentflow.model.definition import Definition, StateDefinition, form_of
+from agentflow.model.run import Run, SyncRun
+from agentflow.model.values import Answer, Question, failure_of
+from agentflow.runners.ledger import RunLedger
+from agentflow.runners.records import actor_of, facts_of, from_json, to_json
+from agentflow.runners.resources import Resources
+from agentflow.runners.retries import verdict
+from agentflow.store.protocol import Store
+from agentflow.store.rows import WaitRow
+
+if TYPE_CHECKING:
+    from agentflow.llm.choice import ModelAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The run waits for somebody: `wait` is to be opened, None if it is open already."""
+
+    wait: WaitRow | None
+    due_at: datetime | None
+
+
+class Script(Protocol):
+    """Answers that stand in for models and people, in tests."""
+
+    def take(self, work: "Work", state: StateDefinition) -> "ScriptedAnswer | Exception | None":
+        """The next answer of a state, an exception to raise, or None to do what the state says."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedAnswer:
+    """What a script says instead of a model or a person."""
+
+    outcome: Enum | None
+    data: Any
+    reason: str = ""
+    expires: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """One attempt at one state."""
+
+    store: Store
+    definition: Definition
+    resources: Resources
+    head: Head
+    token: str
+    strict: bool = False
+    script: Script | None = None
+    used: Usage = field(default_factory=Usage)
+
+    @property
+    def state(self) -> StateDefinition:
+        return self.definition.states[self.head.state]
+
+    def copy(self) -> Context:
+        """A private copy of the context."""
+        context: Context = self.definition.context.copy(self.head.kept, self.head.cause)
+        return context
+
+
+async def perform(work: Work, command: Perform | FailState) -> Event | Parked:
+    """Do what a command says; come back with what happened."""
+    if isinstance(command, FailState):
+        return BodyFailed(work.store.now(), command.failure, GiveUp())
+    if work.head.answer is not None:
+        return _kept_answer(work)
+    scripted = work.script.take(work, work.state) if work.script is not None else None
+    if scripted is not None:
+        return _from_script(work, scripted)
+    started = time.perf_counter()
+    try:
+        match work.state.kind:
+            case "step":
+                return await _step(work, started)
+            case "llm":
+                return await _llm(work, started)
+            case "human":
+                return await _human(work)
+            case kind:
+                raise NotImplementedError(f"build() lets no {kind!r} state through")
+    except (ConfigurationError, StoreError):
+        raise  # the program is set up wrongly: no run is to blame for it
+    except Exception as error:  # noqa: BLE001  the one place where author code is called: what it raises is data
+        return _failed(work, error, started)
+
+
+# --- what came out -----------------------------------------------------------------------------------------------
+
+
+def _answered(work: Work, context: Context, outcome: Enum | None, facts: Facts) -> Event:
+    kept, difference = work.definition.context.keep(work.head.kept, context)
+    name = None if outcome is None else outcome.name
+    return Answered(work.store.now(), name, kept, difference, facts, work.used)
+
+
+def _failed(work: Work, error: Exception, started: float, *, final: bool = False) -> Event:
+    now = work.store.now()
+    attempt = work.head.attempt + 1
+    spec = work.state.spec
+    retry = None if final else spec.retry
+    policy = verdict(retry, error, attempt=attempt, entered_at=work.head.entered_at, now=now)
+    facts = Facts(duration_ms=_milliseconds(started))
+    if isinstance(error, StoreFailed):
+        return Broken(now, failure_of(error, work.head.state, attempts=attempt), work.used)
+    if spec.optional and isinstance(policy, GiveUp):
+        note = Facts(duration_ms=facts.duration_ms, answer={"skipped": f"{type(error).__name__}: {error}"})
+        kept, difference = work.definition.context.keep(work.head.kept, work.copy())
+        return Answered(now, None, kept, difference, note, work.used, skipped=True)
+    return BodyFailed(now, failure_of(error, work.head.state, attempts=attempt), policy, facts, work.used)
+
+
+def _milliseconds(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)
+
+
+def _kept_answer(work: Work) -> Event:
+    """The answer whose guards raised: only they are evaluated again."""
+    answer = work.head.answer
+    assert answer is not None  # the caller looked
+    plan = work.definition.context
+    kept, difference = plan.apply(work.head.kept, answer.difference)
+    return Answered(work.store.now(), answer.outcome, kept, difference, facts_of(answer.facts))
+
+
+def _keep(work: Work, context: Context, answer: Answer[Any, Any]) -> None:
+    """Let the state's `.store` put the answer into the copy. Raises `StoreFailed`."""
+    if work.state.keep is None:
+        return
+    try:
+        work.state.keep(context, answer)
+    except Exception as error:
+        raise StoreFailed(
+            f"the .store function of {work.head.state!r} raised {type(error).__name__}: {error}"
+        ) from error
+
+
+# --- code --------------------------------------------------------------------------------------------------------
+
+
+async def _step(work: Work, started: float) -> Event:
+    context = work.copy()
+    handle: dict[str, Any] = {
+        "services": await work.resources.services(work.definition),
+        "id": work.head.run,
+        "visit": work.head.visit,
+        "attempt": work.head.attempt + 1,
+        "now": work.head.entered_at,
+        "ledger": _ledger(work, context),
+    }
+    if work.state.is_async:
+        outcome = await _run_async(work, context, Run(**handle))
+    else:
+        loop = asyncio.get_running_loop()
+        outcome = await loop.run_in_executor(work.resources.threads, work.state.body, context, SyncRun(**handle))
+    _check_outcome(work, outcome)
+    return _answered(work, context, outcome, Facts(duration_ms=_milliseconds(started)))
+
+
+async def _run_async(work: Work, context: Context, run: Run[Any]) -> Any:
+    timeout = work.state.spec.timeout
+    if timeout is None:
+        return await work.state.body(context, run)
+    limit = asyncio.timeout(timeout.total_seconds())
+    try:
+        async with limit:
+            return await work.state.body(context, run)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TimedOut(f"state {work.head.state!r} took longer than its timeout of {timeout}") from error
+
+
+def _ledger(work: Work, context: Context) -> RunLedger:
+    return RunLedger(
+        store=work.store,
+        run=work.head.run,
+        token=work.token,
+        workflow=work.definition.name,
+        state=work.head.state,
+        visit=work.head.visit,
+        context=context,
+        loop=asyncio.get_running_loop(),
+    )
+
+
+def _check_outcome(work: Work, outcome: Any) -> None:
+    enum = work.state.spec.outcome
+    if enum is None and outcome is not None:
+        raise InvalidContext(f"state {work.head.state!r}", f"returned {outcome!r}; it has no outcome, so return None")
+    if enum is not None and not isinstance(outcome, enum):
+        raise InvalidContext(f"state {work.head.state!r}", f"returned {outcome!r}, which is no {enum.__name__}")
+
+
+# --- a model -----------------------------------------------------------------------------------------------------
+
+
+async def _llm(work: Work, started: float) -> Event:
+    from agentflow.runners.ask import ask_model  # noqa: PLC0415  a run without models loads no client
+
+    _check_model_limits(work)
+    answer = await ask_model(work)
+    context = work.copy()
+    _keep(work, context, Answer(answer.outcome, answer.data, answer.reason, answer.confidence))
+    return _answered(work, context, answer.outcome, _model_facts(work, answer, started))
+
+
+def _check_model_limits(work: Work) -> None:
+    limits, usage = work.definition.limits, work.head.usage
+    for name, used, allowed in (
+        ("llm_calls", usage.llm_calls, limits.llm_calls),
+        ("tokens", usage.tokens, limits.tokens),
+        ("cost", usage.cost, limits.cost),
+    ):
+        if allowed is not None and Decimal(used) >= Decimal(allowed):
+            raise OverLimit(f"the run has used {used} of its limit {name}={allowed}", limit=name)
+
+
+def _model_facts(work: Work, answer: "ModelAnswer", started: float) -> Facts:
+    prompt = work.state.prompt
+    record: dict[str, Any] = {"reason": answer.reason, "asked": answer.model_asked, "how": answer.how}
+    if answer.data is not None:
+        record["data"] = from_json(to_json(answer.data))
+    if answer.confidence is not None:
+        record["confidence"] = answer.confidence
+    if answer.turns > 1:
+        record["turns"] = answer.turns
+    if len(answer.ladder) > 1:
+        record["formats"] = list(answer.ladder)  # the server refused the first: a fallback is recorded as one
+    return Facts(
+        duration_ms=_milliseconds(started),
+        answer=record,
+        model=answer.model_answered or answer.model_asked,
+        tokens_in=answer.usage.tokens_in,
+        tokens_out=answer.usage.tokens_out,
+        cost=None if answer.usage.cost is None else str(answer.usage.cost),
+        prompt=prompt.digest if prompt else None,
+    )
+
+
+# --- a person ----------------------------------------------------------------------------------------------------
+
+
+def wait_id(head: Head) -> str:
+    """The id of the question that a run asks in this visit."""
+    return f"{head.run}.{head.state}.{head.visit}"
+
+
+async def _human(work: Work) -> Event | Parked:
+    row = await work.store.wait(wait_id(work.head))
+    if row is not None and row.status == "open" and row.due_at is not None and row.due_at <= work.store.now():
+        row = await work.store.expire(row.id)
+    if row is None:
+        opened = _open_wait(work)
+        return Parked(opened, opened.due_at)
+    if row.status == "open":
+        return Parked(None, row.due_at)
+    if row.status == "decided":
+        return _decided(work, row)
+    return Expired(work.store.now())
+
+
+def _open_wait(work: Work) -> WaitRow:
+    spec, head, now = work.state.spec, work.head, work.store.now()
+    question = work.state.body(work.copy())
+    if not isinstance(question, Question):
+        raise InvalidContext(f"state {head.state!r}", f"returned {question!r}; a human state returns a Question")
+    shown = {"evidence": _jsonable(question.evidence), "suggest": _jsonable(question.suggest), "form": form_of(spec)}
+    return WaitRow(
+        id=wait_id(head),
+        run=head.run,
+        workflow=work.definition.name,
+        revision=head.revision,
+        state=head.state,
+        visit=head.visit,
+        kind="human",
+        question=question.text,
+        shown=to_json(shown),
+        outcomes=tuple(member.name for member in spec.outcome or ()),
+        roles=tuple(spec.roles),
+        due_at=None if spec.expires is None else now + spec.expires,
+        opened_at=now,
+    )
+
+
+def _jsonable(value: object) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return from_json(to_json(value))
+
+
+def _decided(work: Work, row: WaitRow) -> Event:
+    spec = work.state.spec
+    data = spec.answer.model_validate_json(row.data) if spec.answer is not None and row.data is not None else None
+    actor = from_json(row.actor)
+    outcome = work.state.outcome_named(row.outcome)
+    context = work.copy()
+    _keep(work, context, Answer(outcome, data, row.comment, None, actor_of(actor)))
+    record: dict[str, Any] = {"wait": row.id, "reason": row.comment}
+    if row.data is not None:
+        record["data"] = from_json(row.data)
+    return _answered(work, context, outcome, Facts(answer=record, actor=actor))
+
+
+# --- a script ----------------------------------------------------------------------------------------------------
+
+
+def _from_script(work: Work, scripted: ScriptedAnswer | Exception) -> Event:
+    started = time.perf_counter()
+    try:
+        if isinstance(scripted, Exception):
+            raise scripted
+        if scripted.expires:
+            return Expired(work.store.now())
+        _render_question(work)
+        context = work.copy()
+        _keep(work, context, Answer(scripted.outcome, scripted.data, scripted.reason))
+        record = {"reason": scripted.reason, "data": from_json(to_json(scripted.data)), "how": "script"}
+        return _answered(work, context, scripted.outcome, Facts(answer=record))
+    except Exception as error:  # noqa: BLE001  as in perform()
+        return _failed(work, error, started, final=True)  # a script says what becomes of a visit, not of an attempt
+
+
+def _render_question(work: Work) -> None:
+    """Run what the state would ask, so that a broken question or prompt is found without a model or a person."""
+    context = work.copy()
+    asked: Callable[..., Any] = work.state.body
+    if work.state.kind in {"human", "llm"}:
+        asked(context)
+        if work.strict and work.definition.context.keep(work.head.kept, context)[0] is not work.head.kept:
+            raise InvalidContext(
+                f"state {work.head.state!r}", "its body changed the context; it only says what is needed"
+            )

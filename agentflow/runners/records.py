@@ -1,0 +1,147 @@
+"""Between the engine's values and the store's rows."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import pydantic_core
+
+from agentflow.engine.advance import Move
+from agentflow.engine.events import Facts
+from agentflow.engine.head import Head, failure_from_json, failure_to_json, memory_of, with_memory
+from agentflow.errors import IncompatibleDefinition
+from agentflow.model.context import Difference, Kept
+from agentflow.model.definition import Definition
+from agentflow.model.values import Actor
+from agentflow.store.rows import HistoryRow, RunRow, Standing
+
+
+def to_json(value: Any) -> str:
+    """JSON text of plain values, models and dataclasses."""
+    return pydantic_core.to_json(value, inf_nan_mode="strings", bytes_mode="base64").decode()
+
+
+def from_json(text: str | None) -> Any:
+    """Plain values of JSON text, None for None."""
+    return None if text is None else pydantic_core.from_json(text)
+
+
+def object_of(text: str | None) -> dict[str, Any]:
+    """The object of JSON text, an empty one for None."""
+    return from_json(text) or {}
+
+
+def head_of(row: RunRow, kept: Kept) -> Head:
+    """The head of a stored run."""
+    standing = row.standing
+    head = Head(
+        run=row.id,
+        revision=row.revision,
+        status=standing.status,
+        state=standing.state,
+        visit=standing.visit,
+        kept=kept,
+        started_at=row.created_at,
+        entered_at=row.created_at,
+        attempt=standing.attempt,
+        end=standing.end,
+        failure=failure_from_json(standing.failure) if standing.status == "failed" else None,
+        blocked=standing.blocked,
+    )
+    return with_memory(head, standing.memory)
+
+
+def standing_of(head: Head, due_at: datetime | None) -> Standing:
+    """What a commit writes of a head."""
+    return Standing(
+        status=head.status,
+        state=head.state,
+        visit=head.visit,
+        attempt=head.attempt,
+        end=head.end,
+        blocked=head.blocked,
+        failure=failure_to_json(head.failure if head.status == "failed" else head.cause),
+        memory=memory_of(head),
+        due_at=due_at,
+    )
+
+
+def first_row(head: Head, difference: Difference) -> HistoryRow:
+    """Revision 0: the start of a run."""
+    return HistoryRow(
+        revision=0,
+        at=head.started_at,
+        event="start",
+        source=None,
+        outcome=None,
+        target=head.state,
+        visit=0,
+        attempt=0,
+        duration_ms=None,
+        difference=difference.text(),
+        whole=True,
+    )
+
+
+def history_row(definition: Definition, revision: int, move: Move) -> HistoryRow:
+    """A transition, as it is stored."""
+    facts = move.facts
+    return HistoryRow(
+        revision=revision,
+        at=move.at,
+        event=move.event,
+        source=move.source,
+        outcome=move.outcome,
+        target=move.target,
+        visit=move.visit,
+        attempt=move.attempt,
+        duration_ms=facts.duration_ms,
+        difference=move.difference.text(),
+        guards=to_json(move.guards) if move.guards else None,
+        answer=_optional_json(facts.answer),
+        failure=failure_to_json(move.failure),
+        actor=_optional_json(facts.actor),
+        model=facts.model,
+        tokens_in=facts.tokens_in,
+        tokens_out=facts.tokens_out,
+        cost=facts.cost,
+        prompt=facts.prompt,
+        code=definition.states[move.source].code,
+    )
+
+
+def _optional_json(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else to_json(value)
+
+
+def actor_to_json(actor: Actor | None) -> str | None:
+    """The stored form of an actor."""
+    return None if actor is None else to_json({**asdict(actor), "roles": list(actor.roles)})
+
+
+def actor_of(raw: Mapping[str, Any] | None) -> Actor | None:
+    """A stored actor."""
+    if raw is None:
+        return None
+    return Actor(
+        raw["subject"],
+        source=raw.get("source", ""),
+        strength=raw.get("strength", ""),
+        roles=tuple(raw.get("roles", ())),
+    )
+
+
+def facts_of(raw: Mapping[str, Any]) -> Facts:
+    """Facts that were kept with an answer."""
+    return Facts(**raw)
+
+
+def check_accepts(definition: Definition, row: RunRow) -> None:
+    """Raise `IncompatibleDefinition` if the run stands where this definition has no place."""
+    state = row.standing.state
+    if state not in definition.states and state not in definition.ends:
+        raise IncompatibleDefinition(
+            f"run {row.id!r} stands in state {state!r}, which workflow {definition.name!r} version "
+            f"{definition.version} does not have; deploy a version that has it"
+        )
