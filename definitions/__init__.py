@@ -1,0 +1,1 @@
+"""Two workflows to read, run and copy: refunds of an online shop, and the review of messages."""

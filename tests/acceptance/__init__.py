@@ -1,0 +1,1 @@
+"""Real input through the shipped workflows, against an oracle."""

@@ -1,0 +1,1 @@
+"""The shipped workflows and their services."""

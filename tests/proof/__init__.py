@@ -1,0 +1,1 @@
+"""Slow evidence: kills and restarts."""
