@@ -61,6 +61,7 @@ def begin(definition: Definition, run: str, kept: Kept, at: datetime) -> Advance
         visit=1,
         kept=kept,
         started_at=at,
+        entered_at=at,
         visits={definition.start: 1},
     )
     return Advance(head, None, next_commands(definition, head))
@@ -166,7 +167,8 @@ def _fire(
         error = OverLimit(f"the run has made {head.revision} transitions, transitions is {limit}", limit="transitions")
         return _end_failed(head, failure_of(error, head.state))
     rescued = head.rescued or fired.row.exit.place is None
-    after = _enter(definition, replace(head, kept=here, rescued=rescued), fired.target, failure)
+    moved = replace(head, kept=here, rescued=rescued, entered_at=event.at)
+    after = _enter(definition, moved, fired.target, failure)
     move = _move(head, name, event, fired.target, fired.guards, difference, failure)
     return Advance(after, move, next_commands(definition, after))
 

@@ -45,6 +45,7 @@ class Head:
     visit: int
     kept: Kept
     started_at: datetime
+    entered_at: datetime  # the instant of the transition that led into this state
     attempt: int = 0  # attempts that failed within this visit
     end: str | None = None
     cause: Failure | None = None  # the failure that led into this state
@@ -76,7 +77,7 @@ def _failure(raw: dict[str, Any]) -> Failure:
 
 def memory_of(head: Head) -> str:
     """What the engine remembers of a run beside its columns, as JSON."""
-    memory: dict[str, Any] = {"visits": head.visits}
+    memory: dict[str, Any] = {"visits": head.visits, "entered": head.entered_at}
     if head.usage != Usage():
         memory["usage"] = [head.usage.llm_calls, head.usage.tokens, str(head.usage.cost)]
     if head.rescued:
@@ -99,6 +100,7 @@ def with_memory(head: Head, text: str) -> Head:
     return replace(
         head,
         visits=memory.get("visits", {}),
+        entered_at=datetime.fromisoformat(memory["entered"]) if "entered" in memory else head.started_at,
         usage=Usage(usage[0], usage[1], Decimal(usage[2])) if usage else Usage(),
         rescued=memory.get("rescued", False),
         generation=memory.get("generation", 0),

@@ -38,7 +38,7 @@ class Seen:
         def keep(head: Head) -> None:
             self.contexts[head.run, head.revision] = plan.copy(head.kept, head.cause)
 
-        app._settings.on_commit = keep  # pyright: ignore[reportPrivateUsage]
+        app._settings.on_commit = keep
 
 
 async def refund_run(

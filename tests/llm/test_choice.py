@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from agentflow.failures import Invalid, ModelFailure, Refused, Truncated, Unavailable
 from agentflow.llm.choice import ModelQuestion, ask
 from agentflow.llm.client import Usage
-from agentflow.model.members import ambiguous_members, match_member
 from agentflow.llm.pool import ModelClients
 from agentflow.llm.reading import Read, Unreadable, answer_schema, read_answer
+from agentflow.model.members import ambiguous_members, match_member
 from agentflow.model.values import Model
 from agentflow.testing.scripted import ScriptedModel, cut, refusal, reply, status, unreachable
 from tests.llm.asking import MESSAGES, MODEL, Assessment, Ledger, Verdict, asked

@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,8 @@ def logged_question(name: str, body: Any) -> Any:
     return ask
 
 
-async def main(database: str, board: str, messages: str) -> None:
+async def main(database: str, board: str, rows: Sequence[ToReview]) -> None:
     """Start every run that is not there yet, and stay until all have ended."""
-    rows = [ToReview(**row) for row in json.loads(Path(messages).read_text(encoding="utf-8"))]
 
     @asynccontextmanager
     async def open_board() -> AsyncGenerator[Board, None]:
@@ -73,4 +72,5 @@ async def main(database: str, board: str, messages: str) -> None:
 
 if __name__ == "__main__":
     log_bodies()
-    asyncio.run(main(*sys.argv[1:]))
+    rows = json.loads(Path(sys.argv[3]).read_text(encoding="utf-8"))
+    asyncio.run(main(sys.argv[1], sys.argv[2], [ToReview(**row) for row in rows]))
