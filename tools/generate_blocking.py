@@ -22,10 +22,12 @@ from pydantic import BaseModel
 
 from agentflow.app.commands import By
 from agentflow.model.context import Context
+from agentflow.model.definition import StateDefinition
 from agentflow.model.states import State, Target
 from agentflow.model.values import Actor, Limits
-from agentflow.model.views import Reply, Revision, Snapshot, Status, Why
+from agentflow.model.views import Reply, Revision, Snapshot, Status, Wait, Why
 from agentflow.model.workflow import CD, C, Workflow
+from agentflow.store.rows import RunFilter, RunRow
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

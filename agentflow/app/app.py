@@ -24,12 +24,12 @@ from pydantic import BaseModel
 from agentflow.app.blocking import BlockingVerbs
 from agentflow.app.commands import By, cancel_run, decide_wait, retry_run
 from agentflow.app.later import LaterVerbs
-from agentflow.app.reading import read_revision, read_snapshot, read_why, revision_of
+from agentflow.app.reading import place_of, read_revision, read_snapshot, read_why, revision_of, wait_of
 from agentflow.app.starting import check_run_id, new_run
 from agentflow.errors import ConfigurationError, Conflict, IncompatibleDefinition, InvalidInput, NotFound, RunFailed
-from agentflow.model.definition import Definition
+from agentflow.model.definition import Definition, StateDefinition
 from agentflow.model.values import Actor, Model
-from agentflow.model.views import Reply, Revision, Snapshot, Status, Why
+from agentflow.model.views import Reply, Revision, Snapshot, Status, Wait, Why
 from agentflow.model.workflow import CD, C, Workflow
 from agentflow.runners.local import LocalRunner, Settings
 from agentflow.runners.perform import Script
@@ -40,6 +40,8 @@ from agentflow.store.rows import TERMINAL, Existing, RunFilter, RunRow
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from agentflow.llm.client import ModelClient
 
 T = TypeVar("T")
 
@@ -69,9 +71,23 @@ class App(BlockingVerbs, LaterVerbs):
         _check_models(self._definitions.values(), self._models)
         self._settings = Settings()
         self._script: Script | None = None
+        self._client: ModelClient | None = None
         self._runners: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LocalRunner] = weakref.WeakKeyDictionary()
         self._background: Background | None = None
         self._lock = threading.Lock()
+
+    @property
+    def definitions(self) -> Sequence[Definition]:
+        """The closed definitions of this App's workflows."""
+        return tuple(self._definitions.values())
+
+    def use_store(self, url: str) -> None:
+        """Keep runs in another store; before the first verb alone."""
+        self._store = open_store(url, clock=self._time)
+
+    def answer_with(self, client: "ModelClient") -> None:
+        """Let this client answer for every model; before the first verb alone."""
+        self._client = client
 
     # --- lifetime ----------------------------------------------------------------------------------------------
 
@@ -119,7 +135,7 @@ class App(BlockingVerbs, LaterVerbs):
             runner = self._runners[loop] = LocalRunner(
                 store=self._store,
                 definitions=self._definitions,
-                resources=Resources(self._factories, self._models),
+                resources=Resources(self._factories, self._models, self._client),
                 settings=replace(self._settings),
                 script=self._script,
             )
@@ -193,9 +209,17 @@ class App(BlockingVerbs, LaterVerbs):
         A run that failed is returned, not raised. Raises `TimeoutError` after `timeout`; the run goes on.
         """
         started = await self.start(workflow, context, id=id)
+        return await self.follow(started.id, workflow, timeout=timeout)
+
+    async def follow(
+        self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
+    ) -> Snapshot[CD]:
+        """Drive a run, and stay until it ends or waits. Raises `TimeoutError` after `timeout`; the run goes on."""
+        definition = self._definition_for(await self._row(run), workflow)
+        (await self._runner()).drive(run)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
-            row = await self._until(started.id, lambda row: row.standing.status in TERMINAL or self._rests(row))
-        return await read_snapshot(self._store, self._definition_of(workflow), row)
+            row = await self._until(run, lambda row: row.standing.status in TERMINAL or self._rests(row))
+        return await read_snapshot(self._store, definition, row)
 
     async def result(
         self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
@@ -245,6 +269,22 @@ class App(BlockingVerbs, LaterVerbs):
         """What the run waits for, or why it ended as it did."""
         return await read_why(self._store, await self._row(run))
 
+    async def waits(self, of: str | None = None, /, *, limit: int = 50) -> Sequence[Wait]:
+        """Open questions, oldest first; `of` is the id of a wait or of a run. Raises `NotFound` if it has none."""
+        await self._store.open()
+        if of is None:
+            return [wait_of(row) for row in await self._store.waits(limit=limit)]
+        rows = await self._store.waits(run=of, limit=limit)
+        if not rows and (row := await self._store.wait(of)) is not None:
+            if row.status != "open":
+                raise Conflict(f"wait {of!r} is {row.status}{f': {row.outcome}' if row.outcome else ''}")
+            rows = [row]
+        if not rows:
+            known = await self._store.run(of)
+            what = f"run {of!r} waits for nobody" if known is not None else f"there is no wait and no run {of!r}"
+            raise NotFound(what)
+        return [wait_of(row) for row in rows]
+
     async def decide(
         self,
         wait_id: str,
@@ -291,6 +331,25 @@ class App(BlockingVerbs, LaterVerbs):
         if reply.status != "refused":
             (await self._runner()).drive(run)
         return reply
+
+    # --- for the command line ----------------------------------------------------------------------------------
+
+    async def rows(self, wanted: RunFilter, /) -> Sequence[RunRow]:
+        """Runs as they are stored, also those of workflows that this App does not know."""
+        await self._store.open()
+        return await self._store.runs(wanted)
+
+    async def state_of(self, wait: Wait, /) -> StateDefinition:
+        """The state that asks. Raises `IncompatibleDefinition` if this App does not have it."""
+        row = await self._row(wait.run)
+        definition = self._definition_for(row, None)
+        place_of(definition, row.id, wait.state)
+        return definition.states[wait.state]
+
+    async def ping(self) -> str:
+        """Open the store; say where it is."""
+        await self._store.open()
+        return str(getattr(self._store, "path", "memory"))
 
     # --- below the verbs ---------------------------------------------------------------------------------------
 

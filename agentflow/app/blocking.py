@@ -9,10 +9,12 @@ from pydantic import BaseModel
 
 from agentflow.app.commands import By
 from agentflow.model.context import Context
+from agentflow.model.definition import StateDefinition
 from agentflow.model.states import State, Target
 from agentflow.model.values import Actor, Limits
-from agentflow.model.views import Reply, Revision, Snapshot, Status, Why
+from agentflow.model.views import Reply, Revision, Snapshot, Status, Wait, Why
 from agentflow.model.workflow import CD, C, Workflow
+from agentflow.store.rows import RunFilter, RunRow
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -49,6 +51,13 @@ class BlockingVerbs:
     ) -> Snapshot[C]:
         """Start a run and stay until it ends or waits."""
         done: Snapshot[C] = self._wait_for(self._verbs.run(workflow, context, id=id, timeout=timeout))
+        return done
+
+    def follow_sync(
+        self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
+    ) -> Snapshot[CD]:
+        """Drive a run, and stay until it ends or waits. Raises `TimeoutError` after `timeout`; the run goes on."""
+        done: Snapshot[CD] = self._wait_for(self._verbs.follow(run, workflow, timeout=timeout))
         return done
 
     def result_sync(
@@ -90,6 +99,11 @@ class BlockingVerbs:
         done: Why = self._wait_for(self._verbs.why(run))
         return done
 
+    def waits_sync(self, of: str | None = None, /, *, limit: int = 50) -> Sequence[Wait]:
+        """Open questions, oldest first; `of` is the id of a wait or of a run. Raises `NotFound` if it has none."""
+        done: Sequence[Wait] = self._wait_for(self._verbs.waits(of, limit=limit))
+        return done
+
     def decide_sync(
         self,
         wait_id: str,
@@ -116,6 +130,21 @@ class BlockingVerbs:
     def retry_sync(self, run: str, /, **by: Unpack[By]) -> Reply:
         """Go on with a failed run, from the state that failed; its recorded effects are replayed, not repeated."""
         done: Reply = self._wait_for(self._verbs.retry(run, **by))
+        return done
+
+    def rows_sync(self, wanted: RunFilter, /) -> Sequence[RunRow]:
+        """Runs as they are stored, also those of workflows that this App does not know."""
+        done: Sequence[RunRow] = self._wait_for(self._verbs.rows(wanted))
+        return done
+
+    def state_of_sync(self, wait: Wait, /) -> StateDefinition:
+        """The state that asks. Raises `IncompatibleDefinition` if this App does not have it."""
+        done: StateDefinition = self._wait_for(self._verbs.state_of(wait))
+        return done
+
+    def ping_sync(self) -> str:
+        """Open the store; say where it is."""
+        done: str = self._wait_for(self._verbs.ping())
         return done
 
     def signal_sync(

@@ -167,21 +167,26 @@ async def _why_over(store: Store, row: RunRow) -> str:
         failure = failure_from_json(standing.failure)
         told = f"{failure.kind}: {failure.message}" if failure is not None else "for an unknown reason"
         return f"failed in {standing.state}: {told}. `retry` goes on from there"
-    last = (await store.history(row.id, after=row.revision - 1, limit=1))[0]
-    return f"ended at {standing.end}: {_told(last)}"
+    lines = await store.history(row.id)
+    return f"ended at {standing.end}: " + ", then ".join(_told(line) for line in lines[1:] if _decides(line, lines[-1]))
+
+
+def _decides(line: HistoryRow, last: HistoryRow) -> bool:
+    """Whether a transition could have gone another way, so that the reader wants to know why it did not."""
+    return line is last or line.outcome is not None or line.guards is not None or line.failure is not None
 
 
 def _told(row: HistoryRow) -> str:
     """One transition in words."""
     line = revision_of(row)
-    parts = [f"{line.source} answered {line.outcome}" if line.outcome else f"{line.source} {row.event}"]
-    if line.actor is not None:
-        parts.append(f"by {line.actor.subject}")
+    who = f" by {line.actor.subject}" if line.actor is not None else f" by {line.model}" if line.model else ""
+    told = f"{line.source} {f'answered {line.outcome}' if line.outcome else _EVENTS.get(line.event, line.event)}{who}"
     if line.guards:
-        parts.append("guards " + ", ".join(f"{name}={str(result).lower()}" for name, result in line.guards.items()))
-    if line.reason:
-        parts.append(f"because {line.reason}")
-    return "; ".join(parts)
+        told += " (" + ", ".join(f"{'' if result else 'not '}{name}" for name, result in line.guards.items()) + ")"
+    return f'{told} "{line.reason}"' if line.reason else told
+
+
+_EVENTS = {"done": "was done", "failed": "failed", "expired": "expired"}
 
 
 def _tries(attempts: Sequence[AttemptRow], row: RunRow) -> str:

@@ -66,8 +66,14 @@ def match_services(
 class Resources:
     """The services and clients of one event loop."""
 
-    def __init__(self, factories: Mapping[type[Any], ServiceFactory], models: Mapping[str, Model]) -> None:
+    def __init__(
+        self,
+        factories: Mapping[type[Any], ServiceFactory],
+        models: Mapping[str, Model],
+        client: "ModelClient | None" = None,
+    ) -> None:
         self._factories = factories
+        self._client = client
         self._models = models
         self._stack = AsyncExitStack()
         self._entered: dict[type[Any], Any] = {}
@@ -91,6 +97,8 @@ class Resources:
 
     def client(self, model: Model) -> "ModelClient":
         """The client that asks the model, one for all states of this loop."""
+        if self._client is not None:
+            return self._client
         if self._clients is None:
             from agentflow.llm.pool import ModelClients  # noqa: PLC0415  a run without models needs none
 
