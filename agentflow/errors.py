@@ -5,7 +5,8 @@
     ├── RequestError               the caller asked for something that cannot be done; nothing was changed
     │   ├── NotFound               no such workflow, run, revision or wait
     │   ├── Conflict               it exists already, with other content, or was decided by someone else
-    │   └── InvalidInput           a context, an answer or an option that does not fit
+    │   ├── InvalidInput           a context, an answer or an option that does not fit
+    │   └── NotAllowed             an actor without the role that it takes
     ├── RunError                   a run cannot go on as it is; its state is intact
     │   ├── RunFailed              `result()` of a run that ended failed or cancelled
     │   ├── IncompatibleDefinition the code at hand does not accept the stored run
@@ -40,6 +41,7 @@ __all__ = [
     "InvalidInput",
     "LeaseLost",
     "NewerSchema",
+    "NotAllowed",
     "NotFound",
     "NotOurDatabase",
     "RequestError",
@@ -80,6 +82,10 @@ class Conflict(RequestError):
 
 class InvalidInput(RequestError):
     """A context, an answer or an option does not fit; the message names each field."""
+
+
+class NotAllowed(RequestError):
+    """The actor lacks the role that the decision takes."""
 
 
 class RunError(AgentflowError):

@@ -6,6 +6,7 @@ the states that a run has visited they show where it was and where it is.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from agentflow.model.definition import Definition, StateDefinition, guard_name
@@ -57,10 +58,19 @@ def _title(state: StateDefinition, definition: Definition, trail: Trail) -> str:
     if state.spec.max_visits is not None:
         notes.append(f"at most {state.spec.max_visits} visits")
     if state.spec.expires is not None:
-        notes.append(f"expires after {state.spec.expires}")
+        notes.append(f"expires after {span_of(state.spec.expires)}")
     count = trail.visits.get(state.name, 0)
     visited = f"  x{count}" if count > 1 else ""
     return f"{_mark(state.name, trail)} {state.name}  [{', '.join(notes)}]{visited}"
+
+
+def span_of(span: timedelta) -> str:
+    """A span in its largest whole unit."""
+    seconds = int(span.total_seconds())
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {unit}{'s' if seconds // size > 1 else ''}"
+    return f"{span.total_seconds():g} s"
 
 
 def _mark(name: str, trail: Trail) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from pydantic import BaseModel
 
 from agentflow.app.blocking import BlockingVerbs
-from agentflow.app.commands import By, cancel_run, decide_wait, retry_run
+from agentflow.app.commands import By, cancel_run, decide_wait, retry_run, told_decision
 from agentflow.app.later import LaterVerbs
 from agentflow.app.reading import place_of, read_revision, read_snapshot, read_why, revision_of, wait_of
 from agentflow.app.starting import check_run_id, new_run
@@ -70,6 +70,7 @@ class App(BlockingVerbs, LaterVerbs):
         self._models = dict(models or {})
         _check_models(self._definitions.values(), self._models)
         self._settings = Settings()
+        self._drives = True
         self._script: Script | None = None
         self._client: ModelClient | None = None
         self._runners: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LocalRunner] = weakref.WeakKeyDictionary()
@@ -88,6 +89,10 @@ class App(BlockingVerbs, LaterVerbs):
     def answer_with(self, client: "ModelClient") -> None:
         """Let this client answer for every model; before the first verb alone."""
         self._client = client
+
+    def leave_to_workers(self) -> None:
+        """Do not drive the runs that are started, decided or retried here; before the first verb alone."""
+        self._drives = False
 
     # --- lifetime ----------------------------------------------------------------------------------------------
 
@@ -141,6 +146,10 @@ class App(BlockingVerbs, LaterVerbs):
             )
         await runner.start()
         return runner
+
+    async def _drive(self, run: str) -> None:
+        if self._drives:
+            (await self._runner()).drive(run)
 
     def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb on the background loop and wait for it."""
@@ -198,7 +207,7 @@ class App(BlockingVerbs, LaterVerbs):
                 f"{reply.row.standing.status} in {reply.row.standing.state!r}); start under another id"
             )
         if reply.row.standing.status not in TERMINAL:
-            (await self._runner()).drive(run)
+            await self._drive(run)
         return await read_snapshot(self._store, definition, reply.row)
 
     async def run(
@@ -277,7 +286,7 @@ class App(BlockingVerbs, LaterVerbs):
         rows = await self._store.waits(run=of, limit=limit)
         if not rows and (row := await self._store.wait(of)) is not None:
             if row.status != "open":
-                raise Conflict(f"wait {of!r} is {row.status}{f': {row.outcome}' if row.outcome else ''}")
+                raise Conflict(f"wait {of!r} is {row.status}{f': {told_decision(row)}' if row.outcome else ''}")
             rows = [row]
         if not rows:
             known = await self._store.run(of)
@@ -309,7 +318,7 @@ class App(BlockingVerbs, LaterVerbs):
             self._store, definition, wait, outcome, data, actor=actor, comment=comment, request=request
         )
         if reply.status != "refused":
-            (await self._runner()).drive(wait.run)
+            await self._drive(wait.run)
         return reply
 
     async def cancel(self, run: str, /, *, undo: bool = False, **by: Unpack[By]) -> Reply:
@@ -329,7 +338,7 @@ class App(BlockingVerbs, LaterVerbs):
         definition = self._definition_for(row, None)
         reply = await retry_run(self._store, definition, row, by)
         if reply.status != "refused":
-            (await self._runner()).drive(run)
+            await self._drive(run)
         return reply
 
     # --- for the command line ----------------------------------------------------------------------------------

@@ -4,11 +4,12 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, TypedDict
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from agentflow.engine.head import failure_from_json
 from agentflow.engine.lifecycle import is_legal, next_status
-from agentflow.errors import InvalidInput
+from agentflow.errors import InvalidInput, NotAllowed
 from agentflow.model.check import nearest
 from agentflow.model.definition import Definition
 from agentflow.model.values import Actor
@@ -47,7 +48,7 @@ async def decide_wait(
     try:
         name, text = _checked_answer(definition, wait, outcome, data)
         _check_role(wait, actor)
-    except InvalidInput as error:
+    except (InvalidInput, NotAllowed) as error:
         await _note(store, wait.run, "decide", by, "refused", str(error))
         raise
     decision = Decision(
@@ -76,12 +77,32 @@ def _checked_answer(
         fields = ", ".join(form.model_fields)
         got = "nothing" if data is None else type(data).__name__
         raise InvalidInput(f"wait {wait.id!r} takes a {form.__name__} ({fields}) beside its outcome, got {got}")
-    return outcome.name, None if data is None else to_json(data)
+    return outcome.name, None if form is None or data is None else _checked_data(definition, wait, form, data)
+
+
+def _checked_data(definition: Definition, wait: WaitRow, form: type[BaseModel], data: BaseModel) -> str:
+    """The stored form of an answer's data, read back as the run will read it: its form may have been gone round."""
+    try:
+        text = to_json(data)
+        size = len(text.encode())
+        if size > definition.context_limit:
+            raise InvalidInput(f"wait {wait.id!r}: {size:,} bytes of data, at most {definition.context_limit:,} fit")
+        form.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidInput(f"wait {wait.id!r}: {_problems(error)}") from None
+    except PydanticSerializationError as error:
+        raise InvalidInput(f"wait {wait.id!r}: {form.__name__} cannot be stored: {error}") from None
+    return text
+
+
+def _problems(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found[:20])
 
 
 def _check_role(wait: WaitRow, actor: Actor) -> None:
     if wait.roles and not set(wait.roles) & set(actor.roles):
-        raise InvalidInput(f"wait {wait.id!r} takes an actor with role {' or '.join(wait.roles)}; {_who(actor)}")
+        raise NotAllowed(f"wait {wait.id!r} takes an actor with role {' or '.join(wait.roles)}; {_who(actor)}")
 
 
 def _who(actor: Actor) -> str:
@@ -106,8 +127,11 @@ def _reply_to_decision(wait_id: str, reply: DecisionReply) -> Reply:
 
 
 def _decision(row: WaitRow | None) -> str:
-    if row is None:
-        return "unknown"
+    return "unknown" if row is None else told_decision(row)
+
+
+def told_decision(row: WaitRow) -> str:
+    """Who decided what, and when."""
     who = object_of(row.actor).get("subject", "somebody")
     at = f" at {row.closed_at:%Y-%m-%d %H:%M:%S} UTC" if row.closed_at is not None else ""
     return f"{row.outcome} by {who}{at}"

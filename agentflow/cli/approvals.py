@@ -11,6 +11,7 @@ from agentflow.cli.loading import Options, load_app
 from agentflow.cli.output import age, instant, say_json, say_table
 from agentflow.cli.runs import drive_on, one_wait, tell
 from agentflow.cli.showing import show_wait, wait_object
+from agentflow.cli.typed import json_object, named_values
 from agentflow.errors import InvalidInput
 from agentflow.model.check import nearest
 from agentflow.model.context import describe
@@ -129,6 +130,8 @@ def _decide(
     no_drive: bool,
 ) -> int:
     app = load_app(options)
+    if no_drive:
+        app.leave_to_workers()
     wait: Wait = one_wait(app, target)
     state: StateDefinition = app.state_of_sync(wait)
     member = member_of(state, wait, outcome)
@@ -161,35 +164,8 @@ def form_data(form: type[BaseModel] | None, wait: Wait, fields: tuple[str, ...],
     values: dict[str, Any] = dict(wait.suggest or {})
     if data is not None:
         values.update(json_object(data, "--data"))
-    for field in fields:
-        name, mark, text = field.partition("=")
-        if not mark:
-            raise InvalidInput(f"--field {field!r}: write NAME=VALUE")
-        if name not in form.model_fields:
-            raise InvalidInput(
-                f"--field {name}: {form.__name__} has no such field{nearest(name, [*form.model_fields])}"
-            )
-        values[name] = json_value(text)
+    values.update(named_values(form, fields, "--field"))
     try:
         return form.model_validate_json(json.dumps(values))
     except ValidationError as error:
         raise InvalidInput(f"{form.__name__}: {describe(error)}") from None
-
-
-def json_object(text: str, where: str) -> dict[str, Any]:
-    """The object of JSON that was typed. Raises `InvalidInput`."""
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{where}: no JSON: {error.msg} at character {error.pos + 1}") from None
-    if not isinstance(found, dict):
-        raise InvalidInput(f'{where}: a JSON object is needed, such as {{"name": 1}}')
-    return found
-
-
-def json_value(text: str) -> Any:
-    """What was typed, as JSON if it is some, else as text."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

@@ -6,14 +6,12 @@ import json
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from agentflow.cli.exits import ExitCode, code_of, error_object
 from agentflow.cli.loading import Options
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 LAZY = {
     "check": "agentflow.cli.definitions",
@@ -65,7 +63,7 @@ class Commands(click.Group):
             formatter.write_dl(list(HELP.items()))
 
 
-def common(command: F) -> F:
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command take `--app`, `--db` and `--json` after its name too, and hand it one `Options`."""
 
     @click.option("--app", metavar="MODULE:OBJECT", help="The App; else [tool.agentflow] app of pyproject.toml.")
@@ -78,7 +76,7 @@ def common(command: F) -> F:
         options = Options(app, db, as_json).over(outer)
         with_errors(functools.partial(command, options, **rest), options)
 
-    return run  # type: ignore[return-value]
+    return run
 
 
 def with_errors(command: Callable[[], Any], options: Options) -> None:

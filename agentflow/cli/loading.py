@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from agentflow.app.app import App
 from agentflow.errors import ConfigurationError, NotFound
 from agentflow.model.check import nearest
@@ -37,6 +39,9 @@ def load_app(options: Options) -> App:
     app = _import(target)
     if options.db is not None:
         app.use_store(options.db)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(app.close_sync)
     return app
 
 

@@ -12,13 +12,13 @@ import click
 from pydantic import ValidationError
 
 from agentflow.app.app import App
-from agentflow.cli.approvals import json_object, json_value
 from agentflow.cli.commands import common
 from agentflow.cli.exits import ExitCode
 from agentflow.cli.loading import Options, find_workflow, load_app
 from agentflow.cli.output import note, say, say_json, say_table
 from agentflow.cli.runs import drive_on
 from agentflow.cli.showing import run_object, standing
+from agentflow.cli.typed import json_object, named_values
 from agentflow.errors import InvalidInput
 from agentflow.model.context import Context, describe
 from agentflow.model.definition import Definition
@@ -46,9 +46,10 @@ def run(options: Options, workflow: str, **chosen: Any) -> int:
     if chosen["inputs"] is not None or chosen["batch"] is not None:
         return _run_batch(options, app, definition, chosen)
     context = context_of(definition, chosen["given"], chosen["pairs"])
+    if not chosen["wait"]:
+        app.leave_to_workers()
     started = app.start_sync(definition.workflow, context, id=chosen["run_id"])
     if not chosen["wait"]:
-        app.close_sync()
         say_json(run_object(started)) if options.json else say(standing(started))
         return ExitCode.OK
     note(f"run {started.id}")
@@ -60,18 +61,8 @@ def context_of(definition: Definition, given: str | None, pairs: Sequence[str]) 
     values: dict[str, Any] = {}
     if given is not None:
         values.update(json_object(_text_of(given), "--context"))
-    for pair in pairs:
-        name, mark, text = pair.partition("=")
-        if not mark:
-            raise InvalidInput(f"-c {pair!r}: write NAME=VALUE")
-        values[name] = typed(definition, name, text)
+    values.update(named_values(definition.context.kind, tuple(pairs), "-c"))
     return validated(definition, values)
-
-
-def typed(definition: Definition, name: str, text: str) -> Any:
-    """What was typed for a field: text for a text field, else JSON."""
-    field = definition.context.kind.model_fields.get(name)
-    return text if field is not None and field.annotation is str else json_value(text)
 
 
 def _text_of(given: str) -> str:

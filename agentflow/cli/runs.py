@@ -117,6 +117,8 @@ def retry(options: Options, run: str, user: Any, reason: str, request: Any, no_d
     Example: agentflow runs retry ticket-7 --reason "the provider is back"
     """
     app = load_app(options)
+    if no_drive:
+        app.leave_to_workers()
     reply = app.retry_sync(run, **_by(user, reason, request))
     code = tell(options, run, reply)
     if reply.status == "refused" or no_drive:

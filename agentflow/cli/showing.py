@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentflow.cli.output import fields, instant, say, say_table
+from agentflow.model.shapes import is_list, is_object
 from agentflow.model.views import Revision, Snapshot, Wait
 
 
@@ -119,10 +120,10 @@ def show_wait(wait: Wait) -> None:
 
 
 def _show_evidence(evidence: Any) -> None:
-    if isinstance(evidence, dict):
+    if is_object(evidence):
         for name, value in evidence.items():
             say(f"  {name}: {value}")
-    elif isinstance(evidence, list):
+    elif is_list(evidence):
         for value in evidence:
             say(f"  - {value}")
     else:
