@@ -99,7 +99,7 @@ def _tell_where_all_are(scene: Scene, runs: Sequence[Snapshot[Any]], waiting: Se
     say(f"  export {scene.variables}")
     say(f"  {scene.program} approvals list")
     for run in waiting[1:] or waiting:
-        say(f"  {scene.program} approvals approve {run.id} --as you --role {scene.role}")
+        say(f"  {scene.program} approvals decide {run.id} {scene.outcome.name} --as you --role {scene.role}")
     say()
 
 
