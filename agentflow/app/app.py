@@ -26,7 +26,15 @@ from agentflow.app.commands import By, cancel_run, decide_wait, retry_run, told_
 from agentflow.app.later import LaterVerbs
 from agentflow.app.reading import place_of, read_revision, read_snapshot, read_why, revision_of, wait_of
 from agentflow.app.starting import check_run_id, new_run
-from agentflow.errors import ConfigurationError, Conflict, IncompatibleDefinition, InvalidInput, NotFound, RunFailed
+from agentflow.errors import (
+    ConfigurationError,
+    Conflict,
+    IncompatibleDefinition,
+    InvalidInput,
+    NotFound,
+    RequestError,
+    RunFailed,
+)
 from agentflow.model.definition import Definition, StateDefinition
 from agentflow.model.values import Actor, Model
 from agentflow.model.views import Reply, Revision, Snapshot, Status, Wait, Why
@@ -113,6 +121,8 @@ class App(BlockingVerbs, LaterVerbs):
         if runner is not None:
             await runner.stop()
             await runner.resources.close()
+        for loop in [loop for loop in self._runners if loop.is_closed()]:
+            del self._runners[loop]  # it ended with its loop
         if not self._runners:
             await self._store.close()
 
@@ -433,6 +443,12 @@ class Background:
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there; an interrupt of the caller cancels it."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RequestError(
+                "a blocking verb was called on the App's own loop, where it would wait for itself; "
+                "await the verb without _sync"
+            )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -168,8 +168,8 @@ async def _why_over(store: Store, row: RunRow) -> str:
         told = f"{failure.kind}: {failure.message}" if failure is not None else "for an unknown reason"
         return f"failed in {standing.state}: {told}. `retry` goes on from there"
     lines = await store.history(row.id)
-    told = [_told(line) for line in lines[1:] if _decides(line, lines[-1])]
-    return "\n  ".join([f"ended at {standing.end}", *told])
+    path = [_told(line) for line in lines[1:] if _decides(line, lines[-1])]
+    return "\n  ".join([f"ended at {standing.end}", *path])
 
 
 def _decides(line: HistoryRow, last: HistoryRow) -> bool:

@@ -88,8 +88,9 @@ def _check_parameters(
     first = next(iter(signature.parameters), "")
     annotated = _hints(function).get(first)
     context = draft.workflow.context
-    named = isinstance(annotated, type) and annotated is not Any  # Any is a class, too
-    if named and isinstance(context, type) and not issubclass(context, annotated):
+    if annotated is Any:
+        return  # a class, too, but one that says nothing
+    if isinstance(annotated, type) and isinstance(context, type) and not issubclass(context, annotated):
         found.error(
             line,
             f"{title}: {_function_name(function)} takes a {annotated.__name__}, "

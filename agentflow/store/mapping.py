@@ -18,7 +18,7 @@ else:
 STANDING_NAMES = tuple(item.name for item in fields(Standing))
 RUN_NAMES = (*STANDING_NAMES, *(item.name for item in fields(RunRow) if item.name != "standing"))
 AFTER_STANDING = len(STANDING_NAMES)
-NOT_STORED = {SessionRow: frozenset({"runs"})}
+NOT_STORED: dict[type, frozenset[str]] = {SessionRow: frozenset({"runs"})}
 
 
 def names_of(kind: "type[DataclassInstance]") -> tuple[str, ...]:

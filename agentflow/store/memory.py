@@ -4,9 +4,10 @@ Each method first finds out whether it can do all of its work, and only then cha
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 from agentflow.errors import NotFound, StoreError
@@ -556,7 +557,7 @@ def _is_past(wait: WaitRow, now: datetime) -> bool:
     return wait.due_at is not None and wait.due_at <= now
 
 
-def _again(row: EffectRow) -> Mapping[str, object]:
+def _again(row: EffectRow) -> dict[str, Any]:
     """What changes when an effect is begun once more."""
     names = ("status", "once_per", "token", "session", "result", "error", "claimed_at", "settled_at")
     return {name: getattr(row, name) for name in names}

@@ -47,7 +47,8 @@ class Statement:
 
     @cached_property
     def sqlite(self) -> Prepared:
-        compiled = self._build().compile(dialect=SQLITE)  # type: ignore[attr-defined]  # pyright: ignore
+        statement: Any = self._build()  # what can be executed can be compiled, but its type does not say so
+        compiled = statement.compile(dialect=SQLITE)
         assert isinstance(compiled, SQLCompiler)
         order = compiled.positiontup or []
         constants = {name: value for name, value in compiled.params.items() if not name.startswith(PREFIX)}

@@ -165,9 +165,7 @@ class SqliteStore:
     def _dead_holders(self, session: str, now: int) -> list[str]:
         """Sessions of others that hold runs and are dead: nobody else is looked at."""
         holders = self._query(sql.other_holders, {"id": session})
-        return [
-            holder for holder, lease_until in holders if lease_until <= now or self._locks.is_provably_dead(holder)
-        ]
+        return [holder for holder, lease_until in holders if lease_until <= now or self._locks.is_provably_dead(holder)]
 
     # --- runs --------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ Words are written into the text, not passed as parameters: only so may the datab
 """
 
 from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, case, exists, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Select, Table, and_, case, exists, func, literal_column, or_, select, update
 from sqlalchemy import tuple_ as pair
-from sqlalchemy import update
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.sql.base import Executable
 
@@ -124,7 +124,9 @@ def sessions_with_runs() -> Executable:
 @Statement
 def create_run() -> Executable:
     values = {column.name: given(column.name) for column in RUN}
-    return insert(runs).values(values | {"priority": ZERO}).on_conflict_do_nothing(index_elements=["id"]).returning(*RUN)
+    return (
+        insert(runs).values(values | {"priority": ZERO}).on_conflict_do_nothing(index_elements=["id"]).returning(*RUN)
+    )
 
 
 @lru_cache
@@ -146,7 +148,9 @@ def claim_due(*, one: bool, known_only: bool) -> Statement:
             .values(
                 session=given("session"),
                 token=given("token").concat(runs.c.seq),  # fresh for each claim, and another for each run
-                status=case((runs.c.status.in_([word("queued"), word("waiting")]), word("running")), else_=runs.c.status),
+                status=case(
+                    (runs.c.status.in_([word("queued"), word("waiting")]), word("running")), else_=runs.c.status
+                ),
                 claims_without_progress=runs.c.claims_without_progress + ONE,
                 updated_at=given("now"),
             )
@@ -201,7 +205,7 @@ def advance_and_release_run() -> Executable:
     return update(runs).where(_own()).values({name: given(name) for name in STANDING_NAMES} | _after_commit() | free)
 
 
-def _after_commit() -> dict[str, ColumnElement[object]]:
+def _after_commit() -> dict[str, ColumnElement[Any]]:
     return {
         "revision": given("revision"),
         "claims_without_progress": ZERO,
@@ -303,7 +307,7 @@ def count_runs(filters: frozenset[str]) -> Statement:
     return Statement(lambda: _filtered(select(func.count()).select_from(runs), filters - {"after"}))
 
 
-def _filtered(found: Select[*tuple[object, ...]], filters: frozenset[str]) -> Executable:
+def _filtered(found: Select[Any], filters: frozenset[str]) -> Executable:
     older = select(runs.c.seq).where(runs.c.id == given("after")).scalar_subquery()
     conditions: dict[str, ColumnElement[bool]] = {
         "workflow": runs.c.workflow == given("workflow"),
@@ -545,5 +549,3 @@ def keep_value() -> Executable:
 @Statement
 def value_of_digest() -> Executable:
     return select(kept_values.c.text).where(kept_values.c.digest == given("digest"))
-
-

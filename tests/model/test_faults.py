@@ -395,7 +395,8 @@ def test_a_number_that_makes_no_sense_is_found(options: dict[str, Any], message:
 
 
 def test_head_and_limits_are_looked_at() -> None:
-    flow: Any = Workflow("a flow", Case, version=0, services=Verdict.YES, limits=Limits(llm_calls=0))
+    no_class: Any = Verdict.YES
+    flow: Any = Workflow("a flow", Case, version=0, services=no_class, limits=Limits(llm_calls=0))
     end = flow.end("an end")
     found = "\n".join(problems(lambda: flow.build(start=end, transitions=[])))
     for message in ("workflow 'a flow'", "version=0", "services=", "Limits(llm_calls=0)", "end 'an end'"):
