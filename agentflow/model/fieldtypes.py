@@ -136,6 +136,10 @@ def _check_dict(bare: Any, path: str, seen: frozenset[Any]) -> Iterator[Finding]
     key, value = get_args(bare)
     if strip(key) not in KEYS and not _is_enum(strip(key)):
         yield Finding(path, f"dict keys must be str, int or an enum, not {_name(key)}")
+    elif _is_enum(strip(key)) and not all(isinstance(member.value, str) for member in strip(key)):
+        yield Finding(
+            path, f"dict keys must be texts in JSON, but members of {_name(key)} have other values; use a StrEnum"
+        )
     yield from _walk(value, f"{path}[]", seen)
 
 
