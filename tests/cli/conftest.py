@@ -96,6 +96,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "pyproject.toml").write_text('[tool.agentflow]\napp = "flows:app"\n', encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a changed file of the same size and second would be missed
     monkeypatch.delenv("AGENTFLOW_DB", raising=False)
     yield tmp_path
     sys.modules.pop("flows", None)
