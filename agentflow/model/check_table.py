@@ -269,10 +269,10 @@ def _check_cycles(draft: Draft, ways: Mapping[str, list[str]], reached: set[str]
 
     Rescues of the workflow do not count: they are taken at most once in a run.
     """
-    free = {state.name for state in draft.workflow.states if state.spec.max_visits is None and state.name in reached}
-    own: dict[str, list[str]] = {name: [] for name in free}
+    unbounded = [state.name for state in draft.workflow.states if state.spec.max_visits is None]
+    own: dict[str, list[str]] = {name: [] for name in unbounded if name in reached}  # in the order of the source
     for row in draft.rows:
-        if isinstance(row, Transition) and row.exit.place is not None and row.exit.place.name in free:
+        if isinstance(row, Transition) and row.exit.place is not None and row.exit.place.name in own:
             own[row.exit.place.name].append(getattr(row.target, "name", ""))
     for cycle in _cycles(own):
         state = draft.state_named(cycle[0])
