@@ -340,9 +340,14 @@ class _Work:
         return kept, Difference(self.texts, {name: items for name, items in self.added.items() if items})
 
 
-@lru_cache(maxsize=512)
 def plan_of(kind: type[C]) -> ContextPlan[C]:
-    """The plan of a context class."""
+    """The plan of a context class, made once."""
+    plan: ContextPlan[C] = _plan(kind)
+    return plan
+
+
+@lru_cache(maxsize=512)
+def _plan(kind: Any) -> Any:
     return ContextPlan(kind)
 
 

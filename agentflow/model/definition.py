@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel
 
 from agentflow.model.check import Draft, Found
-from agentflow.model.context import Context, ContextPlan, plan_of
+from agentflow.model.context import ContextPlan, plan_of
 from agentflow.model.prompts import Prompt
 from agentflow.model.source import code_digest, digest
 from agentflow.model.states import End, EventKind, Kind, Place, Spec, State, Transition
@@ -137,7 +137,7 @@ def compile_definition(draft: Draft, found: Found) -> Definition:
     return Definition(
         name=workflow.name,
         version=workflow.version,
-        context=plan_of(cast("type[Context]", workflow.context)),
+        context=plan_of(workflow.context),
         services=workflow.services,
         states=states,
         ends={end.name: end for end in workflow.ends},
