@@ -1,6 +1,5 @@
 """The real input through the shipped workflows, end to end: `make accept DATA=folder`."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,26 +11,12 @@ from tests.acceptance.retail import (
     faults,
     lay_out,
     load_messages,
-    load_retail,
     with_a_modification,
     with_one_action,
 )
 from tests.acceptance.scripted import label_answer, refund_end, review_end, wish_answer
 
 pytestmark = pytest.mark.accept
-
-
-@pytest.fixture(scope="module")
-def data() -> Path:
-    folder = os.environ.get("AGENTFLOW_DATA", "")
-    if not folder:
-        pytest.skip("AGENTFLOW_DATA names no folder with the real input: use `make accept DATA=...`")
-    return Path(folder)
-
-
-@pytest.fixture(scope="module")
-def retail(data: Path) -> Retail:
-    return load_retail(data)
 
 
 async def test_every_request_with_one_action_is_applied_as_the_oracle_says(retail: Retail, tmp_path: Path) -> None:

@@ -1,29 +1,15 @@
 """The order system alone, on the real requests: what it does to the orders is what the oracle says."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from definitions.order_system import OrderSystem
 from definitions.wishes import Wish, WishDetails, carry_out
-from tests.acceptance.retail import Retail, faults, lay_out, load_messages, load_retail, with_one_action
+from tests.acceptance.retail import Retail, faults, lay_out, load_messages, with_one_action
 from tests.acceptance.scripted import wish_answer
 
 pytestmark = pytest.mark.accept
-
-
-@pytest.fixture(scope="module")
-def data() -> Path:
-    folder = os.environ.get("AGENTFLOW_DATA", "")
-    if not folder:
-        pytest.skip("AGENTFLOW_DATA names no folder with the real input: use `make accept DATA=...`")
-    return Path(folder)
-
-
-@pytest.fixture(scope="module")
-def retail(data: Path) -> Retail:
-    return load_retail(data)
 
 
 async def test_every_single_action_changes_the_orders_as_the_oracle_says(retail: Retail, tmp_path: Path) -> None:
