@@ -8,6 +8,7 @@ process left behind.
 
 import asyncio
 import atexit
+import contextlib
 import secrets
 import threading
 import weakref
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from pydantic import BaseModel
 
 from agentflow.app.blocking import BlockingVerbs
-from agentflow.app.commands import By, cancel_run, decide_wait, retry_run, told_decision
+from agentflow.app.commands import By, cancel_run, decide_wait, retry_run, told_decision, wake_run
 from agentflow.app.later import LaterVerbs
 from agentflow.app.reading import place_of, read_revision, read_snapshot, read_why, revision_of, wait_of
 from agentflow.app.starting import check_run_id, new_run
@@ -33,6 +34,7 @@ from agentflow.errors import (
     InvalidInput,
     NotFound,
     RequestError,
+    RunError,
     RunFailed,
 )
 from agentflow.model.definition import Definition, StateDefinition
@@ -161,6 +163,14 @@ class App(BlockingVerbs, LaterVerbs):
         if self._drives:
             (await self._runner()).drive(run)
 
+    async def _drive_for_caller(self, row: RunRow) -> None:
+        """Drive a run that somebody waits for: a blocked one is looked at now, what blocked it may be mended."""
+        runner = await self._runner()
+        if row.standing.blocked is not None:
+            runner.forget_refusal(row.id)
+            await wake_run(self._store, row.id)
+        runner.drive(row.id)
+
     def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb on the background loop and wait for it."""
         with self._lock:
@@ -218,7 +228,7 @@ class App(BlockingVerbs, LaterVerbs):
             )
         if reply.row.standing.status not in TERMINAL:
             await self._drive(run)
-        return await read_snapshot(self._store, definition, reply.row)
+        return await read_snapshot(self._store, self._definition_for(reply.row, workflow), reply.row)
 
     async def run(
         self, workflow: Workflow[C, Any], context: C, /, *, id: str | None = None, timeout: timedelta | None = None
@@ -234,8 +244,9 @@ class App(BlockingVerbs, LaterVerbs):
         self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
     ) -> Snapshot[CD]:
         """Drive a run, and stay until it ends or waits. Raises `TimeoutError` after `timeout`; the run goes on."""
-        definition = self._definition_for(await self._row(run), workflow)
-        (await self._runner()).drive(run)
+        row = await self._row(run)
+        definition = self._definition_for(row, workflow)
+        await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
             row = await self._until(run, lambda row: row.standing.status in TERMINAL or self._rests(row))
         return await read_snapshot(self._store, definition, row)
@@ -244,8 +255,9 @@ class App(BlockingVerbs, LaterVerbs):
         self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
     ) -> Snapshot[CD]:
         """Wait until the run ends. Raises `RunFailed` if it ended failed or cancelled, `TimeoutError` after `timeout`."""
-        definition = self._definition_for(await self._row(run), workflow)
-        (await self._runner()).drive(run)
+        row = await self._row(run)
+        definition = self._definition_for(row, workflow)
+        await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
             row = await self._until(run, lambda row: row.standing.status in TERMINAL)
         snapshot: Snapshot[CD] = await read_snapshot(self._store, definition, row)
@@ -272,12 +284,17 @@ class App(BlockingVerbs, LaterVerbs):
         after: str | None = None,
         limit: int = 50,
     ) -> Sequence[Snapshot[CD]]:
-        """Runs of this App's workflows, newest first; `after` is the id of the last run of the page before."""
+        """Runs that this App's workflows can read, newest first; `after` is the id of the last one before the page."""
         await self._store.open()
         wanted = RunFilter(workflow=workflow.name if workflow else None, status=status, after=after, limit=limit)
         rows = await self._store.runs(wanted)
         known = [(row, self._definitions.get((row.workflow, row.version))) for row in rows]
-        return [await read_snapshot(self._store, definition, row) for row, definition in known if definition]
+        found: list[Snapshot[CD]] = []
+        for row, definition in known:
+            if definition is not None:
+                with contextlib.suppress(RunError):  # of another code's shape: it must not hide the others
+                    found.append(await read_snapshot(self._store, definition, row))
+        return found
 
     async def history(self, run: str, /) -> Sequence[Revision]:
         """Every transition of a run, with its reasons; the first line, number 0, is its start."""
@@ -461,9 +478,19 @@ class Background:
         try:
             self.wait_for(last)
         finally:
+            self.wait_for(_end_the_others())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+async def _end_the_others() -> None:
+    """Cancel what else runs on this loop: a thread may wait for it, and would do so for ever."""
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def _close_at_exit(app: "weakref.ref[App]") -> None:

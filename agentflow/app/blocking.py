@@ -83,7 +83,7 @@ class BlockingVerbs:
         after: str | None = None,
         limit: int = 50,
     ) -> Sequence[Snapshot[CD]]:
-        """Runs of this App's workflows, newest first; `after` is the id of the last run of the page before."""
+        """Runs that this App's workflows can read, newest first; `after` is the id of the last one before the page."""
         done: Sequence[Snapshot[CD]] = self._wait_for(
             self._verbs.list(workflow, status=status, after=after, limit=limit)
         )

@@ -14,7 +14,7 @@ from agentflow.model.check import nearest
 from agentflow.model.definition import Definition
 from agentflow.model.values import Actor
 from agentflow.model.views import Reply
-from agentflow.runners.records import actor_to_json, head_of, object_of, standing_of, to_json
+from agentflow.runners.records import actor_to_json, check_accepts, head_of, object_of, standing_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, CommandRow, Decision, DecisionReply, RunRow, Standing, WaitRow
 
@@ -160,12 +160,21 @@ async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
         row = await _again(store, row)
 
 
+async def wake_run(store: Store, run: str) -> None:
+    """Make a run due now that nobody drives."""
+    await store.request(_command(store, run, "look again", By(), "applied", ""), word=None, wake=True)
+
+
 async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -> Reply:
-    """Put a failed run back into the state that failed, with all its attempts before it."""
+    """Put a failed run back into the state that failed, with all its attempts before it.
+
+    Raises `IncompatibleDefinition` if the definition at hand has no such state.
+    """
     while True:
         standing = row.standing
         if standing.status != "failed" or standing.end is not None:
             return await _refuse(store, row, "retry", by, _why_no_retry(row))
+        check_accepts(definition, row)
         changed = await _reopen(store, row, "retry", by, _reopened(definition, row, store))
         if changed is not None:
             return changed

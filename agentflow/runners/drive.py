@@ -67,7 +67,7 @@ class Drive:
             return await self._cancelled(head)
         if self.row.claims_without_progress > MAX_CRASHES:
             return await self._crash_loop(head)
-        lost = await self._record_lost(head)
+        lost = self._lost_attempts(head)
         commands = next_commands(self.definition, head)
         while True:
             self._head = head
@@ -113,23 +113,18 @@ class Drive:
     def _cancel_wanted(self) -> bool:
         return "cancel" in object_of(self.row.request)
 
-    async def _record_lost(self, head: Head) -> tuple[AttemptRow, ...]:
-        """The row of an attempt that died with its process: written by whoever claims the run next."""
-        if self.row.claims_without_progress <= 1:
-            return ()
-        now = self.store.now()
-        number = head.attempt + 1
-        return (
-            AttemptRow(
-                revision=head.revision,
-                state=head.state,
-                visit=head.visit,
-                attempt=number,
-                at=now,
-                outcome="lost",
-                failure=None,
-            ),
+    def _lost_attempts(self, head: Head) -> tuple[AttemptRow, ...]:
+        """Rows of attempts that died with their process: written by whoever claims the run next."""
+        lost = AttemptRow(
+            revision=head.revision,
+            state=head.state,
+            visit=head.visit,
+            attempt=head.attempt + 1,
+            at=self.store.now(),
+            outcome="lost",
+            failure=None,
         )
+        return (lost,) * (self.row.claims_without_progress - 1)
 
     async def _crash_loop(self, head: Head) -> Ended:
         count = self.row.claims_without_progress - 1

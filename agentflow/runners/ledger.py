@@ -6,12 +6,16 @@ that has no result because its worker died, is unclear, and `unclear=` decides b
 """
 
 import asyncio
+import concurrent.futures
+import queue
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic_core
 from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic_core import PydanticSerializationError
 
 from agentflow.effects import NOT_HAPPENED, STILL_UNCLEAR, Happened
 from agentflow.errors import EffectNameReused, InvalidContext, LeaseLost, RequestError
@@ -32,7 +36,7 @@ class EffectSpec:
     call: Callable[[str], Any]
     item: str | None
     once_per: str | None
-    result: type[Any] | None
+    result: TypeAdapter[Any] | None
     unclear: Any
 
 
@@ -64,11 +68,13 @@ class RunLedger:
         run: Any,
     ) -> Any:
         """Carry out an effect once, or return what was recorded."""
-        spec = EffectSpec(name=name, call=call, item=item, once_per=once_per, result=result, unclear=unclear)
+        stored = _stored_form(name, result)
+        spec = EffectSpec(name=name, call=call, item=item, once_per=once_per, result=stored, unclear=unclear)
         found = await self._begin(spec)
         if isinstance(found, EffectFound):
             if found.row.status == "done":
                 return _decode(found.row, spec)
+            self._check_idle(found, spec)
             await self._settle_doubt(found, spec, await self._ask(spec, run, found.row.key))
             return await self._after_doubt(spec)
         key = found.row.key
@@ -91,18 +97,15 @@ class RunLedger:
         run: Any,
     ) -> Any:
         """The same for a body in a thread: the call runs there, the ledger is written on the loop."""
-
-        async def call_here(key: str) -> Any:
-            return await asyncio.to_thread(call, key)
-
-        asked = unclear
-        if callable(unclear):
-
-            async def asked(case: Any, handle: Any, key: str) -> Any:
-                return await asyncio.to_thread(unclear, case, handle, key)
-
-        work = self.effect(name, call_here, item=item, once_per=once_per, result=result, unclear=asked, run=run)
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        desk = ThreadDesk()
+        asked = desk.bring(unclear) if callable(unclear) else unclear
+        work = self.effect(name, desk.bring(call), item=item, once_per=once_per, result=result, unclear=asked, run=run)
+        try:
+            begun = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError as error:  # the loop is closed
+            work.close()
+            raise LeaseLost(f"run {self.run!r} is left to another process: this one is ending") from error
+        return desk.serve(begun)
 
     def spawn(self, workflow: Any, context: Context, run_id: str | None) -> str:
         """Children come later."""
@@ -116,7 +119,8 @@ class RunLedger:
 
     def key(self, name: str, item: str | None) -> str:
         """The key of an effect: the same in every attempt, after a crash and under another worker."""
-        parts = [self.run, self.state, str(self.visit), name, *([] if item is None else [item])]
+        plain = name.replace("%", "%25").replace(":", "%3A")  # so that no name reads like a name with an item
+        parts = [self.run, self.state, str(self.visit), plain, *([] if item is None else [item])]
         return ":".join(parts)
 
     async def _begin(self, spec: EffectSpec) -> EffectBegun | EffectFound:
@@ -155,10 +159,13 @@ class RunLedger:
         except Exception:  # noqa: BLE001  author code that was to remove a doubt failed, so the doubt stays
             return STILL_UNCLEAR
 
-    async def _settle_doubt(self, found: EffectFound, spec: EffectSpec, fate: Any) -> None:
+    def _check_idle(self, found: EffectFound, spec: EffectSpec) -> None:
         row = found.row
         if row.run != self.run and row.status == "claimed" and found.holder_alive:
             raise Retryable(f"effect {spec.name!r} once per {spec.once_per!r} is at work in run {row.run!r}")
+
+    async def _settle_doubt(self, found: EffectFound, spec: EffectSpec, fate: Any) -> None:
+        row = found.row
         if isinstance(fate, Happened):
             await self._settle(row, "done", result=_encode(_value_of(fate), spec))
         elif fate is NOT_HAPPENED:
@@ -230,6 +237,51 @@ class RunLedger:
             raise LeaseLost(f"run {self.run!r} belongs to another worker now")
 
 
+class ThreadDesk:
+    """Where a body's thread carries out what its ledger, on the loop, wants called: clients may belong to a thread."""
+
+    def __init__(self) -> None:
+        self._wanted: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def bring(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        """The function for the loop; it runs in the thread that serves this desk."""
+
+        async def brought(*arguments: Any) -> Any:
+            answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+            def call() -> None:
+                if not answer.set_running_or_notify_cancel():
+                    return  # nobody waits for it any more
+                try:
+                    answer.set_result(function(*arguments))
+                except BaseException as error:  # noqa: BLE001  carried over to the loop, whatever it is
+                    answer.set_exception(_for_the_loop(error))
+
+            self._wanted.put(call)
+            return await asyncio.wrap_future(answer)
+
+        return brought
+
+    def serve(self, work: "concurrent.futures.Future[Any]") -> Any:
+        """Carry out what is wanted, until the work is done."""
+        work.add_done_callback(lambda _: self._wanted.put(None))
+        while (call := self._wanted.get()) is not None:
+            call()
+        try:
+            return work.result()
+        except concurrent.futures.CancelledError:
+            raise LeaseLost("this process is ending; another one goes on with the run") from None
+
+
+def _for_the_loop(error: BaseException) -> BaseException:
+    """The exception as a loop can take it: some of them would end the loop, or never arrive."""
+    if isinstance(error, LeaseLost) or (isinstance(error, Exception) and not isinstance(error, StopIteration)):
+        return error
+    carried = RuntimeError(f"the call raised {type(error).__name__}: {error}")
+    carried.__cause__ = error
+    return carried
+
+
 def _value_of(happened: Any) -> Any:
     return happened.value
 
@@ -242,9 +294,19 @@ def did_not_happen(error: Exception) -> bool:
     return status is not None and 400 <= status < 500 and status not in STILL_POSSIBLE
 
 
+def _stored_form(name: str, result: type[Any] | None) -> TypeAdapter[Any] | None:
+    """How a declared result is stored. Raises `InvalidContext` if it cannot be: before the call, not after it."""
+    if result is None:
+        return None
+    try:
+        return TypeAdapter(result)
+    except PydanticUserError as error:
+        raise InvalidContext(f"effect {name!r}", f"result={result!r} is no type that can be stored: {error}") from None
+
+
 def _encode(value: Any, spec: EffectSpec) -> str:
     if spec.result is not None:
-        return TypeAdapter(spec.result).dump_json(value).decode()
+        return _typed_json(value, spec.name, spec.result)
     text = _plain_json(value)
     if text is None:
         raise InvalidContext(
@@ -255,12 +317,25 @@ def _encode(value: Any, spec: EffectSpec) -> str:
     return text
 
 
+def _typed_json(value: Any, name: str, form: TypeAdapter[Any]) -> str:
+    try:
+        text = form.dump_json(value, warnings="error")
+        form.validate_json(text)
+    except (PydanticSerializationError, ValueError) as error:
+        raise InvalidContext(
+            f"effect {name!r}",
+            f"its result of type {type(value).__name__} is not what result= says: {error}. "
+            "The effect is recorded as done and is not repeated",
+        ) from None
+    return text.decode()
+
+
 def _plain_json(value: Any) -> str | None:
     """The JSON of a value that comes back from it as it is, None for another."""
     try:
         text = pydantic_core.to_json(value)
         return text.decode() if _same(pydantic_core.from_json(text), value) else None
-    except (ValueError, pydantic_core.PydanticSerializationError):
+    except (ValueError, PydanticSerializationError):
         return None
 
 
@@ -278,5 +353,5 @@ def _decode(row: EffectRow, spec: EffectSpec) -> Any:
     if row.result is None:
         raise InvalidContext(f"effect {spec.name!r}", row.error or "was recorded without its result")
     if spec.result is not None:
-        return TypeAdapter(spec.result).validate_json(row.result)
+        return spec.result.validate_json(row.result)
     return pydantic_core.from_json(row.result)

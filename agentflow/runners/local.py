@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -51,7 +52,28 @@ class Task:
 
     row: RunRow
     task: "asyncio.Task[None]"
+    begun: bool = False
     cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unreleased:
+    """A run that the store did not let us go on with: it is given back after a pause, so that nothing spins."""
+
+    token: str
+    not_before: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What the store refused last, and when."""
+
+    error: Exception
+    at: float
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.at < 2 * TROUBLE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,13 +89,13 @@ class LocalRunner:
     _tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     _wanted: set[str] = field(default_factory=set[str])
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _refused: dict[str, AgentflowError] = field(default_factory=dict[str, AgentflowError])
+    _refused: dict[str, Exception] = field(default_factory=dict[str, Exception])
     _changed: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _loop_task: "asyncio.Task[None] | None" = None
     _heart: "Heart | None" = None
     _stopping: bool = False
-    _failure: StoreError | None = None
-    _unreleased: dict[str, str] = field(default_factory=dict[str, str])  # run to token: its release failed
+    _trouble: "Trouble | None" = None
+    _unreleased: dict[str, Unreleased] = field(default_factory=dict[str, Unreleased])
     _lost: bool = False
 
     # --- what the App calls ------------------------------------------------------------------------------------
@@ -91,11 +113,15 @@ class LocalRunner:
         self._wanted.add(run)
         self._wake.set()
 
+    def forget_refusal(self, run: str) -> None:
+        """Do not raise what blocked the run before: it is about to be looked at again."""
+        self._refused.pop(run, None)
+
     async def until_changed(self, run: str) -> None:
         """Return when this process has committed something for the run, or after a moment: others may have."""
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None and trouble.is_fresh:
+            raise trouble.error
         if run in self._refused:
             raise self._refused.pop(run)
         event = self._changed.setdefault(run, asyncio.Event())
@@ -115,7 +141,7 @@ class LocalRunner:
     def cancel_body(self, run: str) -> None:
         """Stop the body at work for a run whose cancel was requested."""
         held = self._tasks.get(run)
-        if held is not None and not held.cancelled:
+        if held is not None and held.begun and not held.cancelled:  # one that has not begun is met again in a moment
             held.cancelled = True
             held.task.cancel()
 
@@ -146,7 +172,7 @@ class LocalRunner:
             while True:
                 try:
                     await self._look_once()
-                except StoreError as error:
+                except Exception as error:  # noqa: BLE001  a loop that ends would leave every run undriven
                     self._note(error)
                     await asyncio.sleep(TROUBLE)
                 await self._sleep()
@@ -158,17 +184,18 @@ class LocalRunner:
     async def _look_once(self) -> None:
         if self._lost:
             await self._begin_session()
-        for run, token in list(self._unreleased.items()):
-            await self.store.release_run(run, token)
-            del self._unreleased[run]
+        for run, left in list(self._unreleased.items()):
+            if time.monotonic() >= left.not_before:
+                await self.store.release_run(run, left.token)
+                del self._unreleased[run]
         await self._claim_due()
         await self._look_at_requests()
 
-    def _note(self, error: StoreError) -> None:
+    def _note(self, error: Exception) -> None:
         """The store is in trouble: verbs that wait raise it, and the runner tries again."""
-        if self._failure is None:
+        if self._trouble is None or not self._trouble.is_fresh:
             log.error("store in trouble, trying again: %s", error)
-        self._failure = error
+        self._trouble = Trouble(error, time.monotonic())
         for event in self._changed.values():
             event.set()
 
@@ -223,24 +250,35 @@ class LocalRunner:
         )
         task = asyncio.create_task(self._drive(row, drive), name=f"agentflow-run-{row.id}")
         self._tasks[row.id] = Task(row, task)
+        task.add_done_callback(lambda _: self._ended(row.id))
+
+    def _ended(self, run: str) -> None:
+        """A run is out of our hands, also if its task was cancelled before it began."""
+        self._tasks.pop(run, None)
+        changed = self._changed.pop(run, None)
+        if changed is not None:
+            changed.set()
+        self._wake.set()
 
     async def _drive(self, row: RunRow, drive: Drive) -> None:
+        self._tasks[row.id].begun = True
         try:
-            ended = await drive.run()
-            if ended == "over":
+            await self._drive_or_block(row, drive)
+        except StoreError as error:
+            self._unreleased[row.id] = Unreleased(drive.row.token or "", time.monotonic() + TROUBLE)
+            self._note(error)
+
+    async def _drive_or_block(self, row: RunRow, drive: Drive) -> None:
+        try:
+            if await drive.run() == "over":
                 self._wanted.discard(row.id)
         except asyncio.CancelledError:
             await self._give_back(row, drive)
             raise
-        except StoreError as error:
-            self._failure = error
-            log.error("run %s: %s", row.id, error)
-        except AgentflowError as error:
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, the run must not stay in our hands
             await self._block(row, drive, error)
-        finally:
-            self._tasks.pop(row.id, None)
-            self._changed.setdefault(row.id, asyncio.Event()).set()
-            self._wake.set()
 
     async def _give_back(self, row: RunRow, drive: Drive) -> None:
         """The body was cancelled: for a cancel command, or because the loop is going down."""
@@ -250,12 +288,12 @@ class LocalRunner:
         else:
             await self.store.release_run(row.id, drive.row.token or "")
 
-    async def _block(self, row: RunRow, drive: Drive, error: AgentflowError) -> None:
+    async def _block(self, row: RunRow, drive: Drive, error: Exception) -> None:
         """The code at hand does not fit the run, or the program is set up wrongly: leave the run as it is."""
-        log.error("run %s: %s", row.id, error)
+        log.error("run %s: %s", row.id, error, exc_info=None if isinstance(error, AgentflowError) else error)
         self._wanted.discard(row.id)
         self._refused[row.id] = error
-        await drive.block(str(error))
+        await drive.block(str(error) or type(error).__name__)
 
     async def _look_at_requests(self) -> None:
         """Stop the bodies of runs whose cancel was requested, here or by another process."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from agentflow.engine.commands import FailState, Perform
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp
 from agentflow.engine.head import Head, Usage
-from agentflow.errors import ConfigurationError, InvalidContext, StoreError, StoreFailed
+from agentflow.errors import ConfigurationError, InvalidContext, LeaseLost, StoreError, StoreFailed
 from agentflow.failures import OverLimit, TimedOut
 from agentflow.model.context import Context
 from agentflow.model.definition import Definition, StateDefinition, form_of
@@ -106,8 +106,18 @@ async def perform(work: Work, command: Perform | FailState) -> Event | Parked:
                 raise NotImplementedError(f"build() lets no {kind!r} state through")
     except (ConfigurationError, StoreError):
         raise  # the program is set up wrongly: no run is to blame for it
-    except Exception as error:  # noqa: BLE001  the one place where author code is called: what it raises is data
+    except BaseException as error:  # the one place where author code is called: what it raises is data
+        if _ends_the_task(error):
+            raise
         return _failed(work, error, started)
+
+
+def _ends_the_task(error: BaseException) -> bool:
+    """Whether it was meant for whoever drives the run: a lost lease, a cancel from outside, the user's interrupt."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0  # else the body waited for something that was cancelled
+    return isinstance(error, LeaseLost | KeyboardInterrupt | GeneratorExit)
 
 
 # --- what came out -----------------------------------------------------------------------------------------------
@@ -119,7 +129,7 @@ def _answered(work: Work, context: Context, outcome: Enum | None, facts: Facts) 
     return Answered(work.store.now(), name, kept, difference, facts, work.used)
 
 
-def _failed(work: Work, error: Exception, started: float, *, final: bool = False) -> Event:
+def _failed(work: Work, error: BaseException, started: float, *, final: bool = False) -> Event:
     now = work.store.now()
     attempt = work.head.attempt + 1
     spec = work.state.spec
@@ -176,10 +186,29 @@ async def _step(work: Work, started: float) -> Event:
     if work.state.is_async:
         outcome = await _run_async(work, context, Run(**handle))
     else:
-        loop = asyncio.get_running_loop()
-        outcome = await loop.run_in_executor(work.resources.threads, work.state.body, context, SyncRun(**handle))
+        outcome, error = await _in_thread(work, context, SyncRun(**handle))
+        if error is not None and isinstance(error, ConfigurationError | StoreError | LeaseLost):
+            raise error
+        if error is not None:
+            return _failed(work, error, started)
     _check_outcome(work, outcome)
     return _answered(work, context, outcome, Facts(duration_ms=_milliseconds(started)))
+
+
+async def _in_thread(work: Work, context: Context, run: SyncRun[Any]) -> tuple[Any, BaseException | None]:
+    """What a synchronous body returned, or raised: as a value, since a loop does not survive every exception."""
+
+    def call() -> tuple[Any, BaseException | None]:
+        try:
+            return work.state.body(context, run), None
+        except BaseException as error:  # noqa: BLE001  nobody interrupts a thread: this is the body's own
+            return None, error
+
+    try:
+        called = asyncio.get_running_loop().run_in_executor(work.resources.threads, call)
+    except RuntimeError as error:  # no thread starts any more: the next process goes on with the run
+        raise LeaseLost(f"run {work.head.run!r} is left to another process: this one is ending") from error
+    return await called
 
 
 async def _run_async(work: Work, context: Context, run: Run[Any]) -> Any:

@@ -17,7 +17,7 @@ TRANSPORT_ERRORS = frozenset({"TransportError", "APIConnectionError", "ClientCon
 
 
 def verdict(
-    retry: Retry | None, error: Exception, *, attempt: int, entered_at: datetime, now: datetime
+    retry: Retry | None, error: BaseException, *, attempt: int, entered_at: datetime, now: datetime
 ) -> RetryAt | GiveUp:
     """What the policy says after attempt number `attempt` (from 1) failed with `error`."""
     if retry is None or attempt >= retry.attempts or not is_worth_retrying(retry, error):
@@ -25,7 +25,7 @@ def verdict(
     return _evaluate(retry, error, attempt, max(0.0, (now - entered_at).total_seconds()), now)
 
 
-def is_worth_retrying(retry: Retry, error: Exception) -> bool:
+def is_worth_retrying(retry: Retry, error: BaseException) -> bool:
     """Whether another attempt may cure the failure."""
     if isinstance(error, Unclear):
         return False  # nobody knows whether it happened, so nobody may do it again
@@ -41,7 +41,7 @@ def is_worth_retrying(retry: Retry, error: Exception) -> bool:
     return is_transport_error(error)
 
 
-def status_code(error: Exception) -> int | None:
+def status_code(error: BaseException) -> int | None:
     """The HTTP status that an exception of a client library carries."""
     response: Any = getattr(error, "response", None)
     for holder in (error, response):
@@ -51,7 +51,7 @@ def status_code(error: Exception) -> int | None:
     return None
 
 
-def is_transport_error(error: Exception) -> bool:
+def is_transport_error(error: BaseException) -> bool:
     """Whether an HTTP library says that no complete response came back."""
     return any(
         kind.__module__.partition(".")[0] in HTTP_LIBRARIES and kind.__name__ in TRANSPORT_ERRORS
@@ -59,7 +59,7 @@ def is_transport_error(error: Exception) -> bool:
     )
 
 
-def _evaluate(retry: Retry, error: Exception, attempt: int, elapsed: float, now: datetime) -> RetryAt | GiveUp:
+def _evaluate(retry: Retry, error: BaseException, attempt: int, elapsed: float, now: datetime) -> RetryAt | GiveUp:
     from tenacity import RetryCallState, wait_random_exponential  # noqa: PLC0415  only a failure needs it
 
     state: Any = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -74,7 +74,7 @@ def _evaluate(retry: Retry, error: Exception, attempt: int, elapsed: float, now:
     return RetryAt(now + timedelta(seconds=seconds))
 
 
-def retry_after(error: Exception) -> float:
+def retry_after(error: BaseException) -> float:
     """Seconds that the other side asked for, 0 if it did not."""
     seconds = getattr(error, "retry_after", None)
     return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else 0.0

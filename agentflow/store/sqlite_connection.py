@@ -64,7 +64,8 @@ class Connection:
             self.path, isolation_level=None, check_same_thread=False, timeout=wait, cached_statements=256
         )
         try:
-            raw.execute("PRAGMA query_only = ON" if self._only_reads else f"PRAGMA synchronous = {self._synchronous}")
+            pragma = "PRAGMA query_only = ON" if self._only_reads else f"PRAGMA synchronous = {self._synchronous}"
+            self.patiently(lambda: raw.execute(pragma))  # it reads the file, which another process may be creating
         except BaseException:
             raw.close()
             raise

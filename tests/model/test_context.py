@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from agentflow import Context
+from agentflow import Context, Failure
 from agentflow.errors import InvalidContext, InvalidInput
 from agentflow.merge import Add, Append, Unite
 from agentflow.model.context import ContextPlan, plan_of
@@ -202,6 +202,13 @@ def test_sets_are_equal_in_whatever_order_they_were_built() -> None:
     case = PLAN.copy(kept)
     case.names = {"c", "b", "a"}
     assert PLAN.keep(kept, case)[0] is kept
+
+
+def test_contexts_are_equal_by_their_fields_however_the_run_came_there() -> None:
+    kept, _ = PLAN.start(Zoo())
+    failed = PLAN.copy(kept, Failure("Business", "closed", "pay"))
+    assert failed == PLAN.copy(kept) == Zoo()
+    assert failed != Zoo(big=1)
 
 
 def test_a_missing_or_unknown_field_is_refused() -> None:
