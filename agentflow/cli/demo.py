@@ -55,7 +55,7 @@ class Scene:
     inputs: Sequence[Any]
     outcome: Any
     role: str
-    variables: str
+    variables: Sequence[str]
     program: str
 
 
@@ -96,7 +96,8 @@ def _tell_where_all_are(scene: Scene, runs: Sequence[Snapshot[Any]], waiting: Se
     say()
     say("These wait for a person. Decide them from another terminal, now or next week:")
     say()
-    say(f"  export {scene.variables}")
+    for variable in scene.variables:
+        say(f"  export {variable}")
     say(f"  {scene.program} approvals list")
     for run in waiting[1:] or waiting:
         say(f"  {scene.program} approvals decide {run.id} {scene.outcome.name} --as you --role {scene.role}")
@@ -170,8 +171,8 @@ def _lines(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (bundled_inputs() / name).read_text(encoding="utf-8").splitlines() if line]
 
 
-def _variables(**variables: str) -> str:
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+def _variables(**variables: str) -> Sequence[str]:
+    return [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
 def _program() -> str:

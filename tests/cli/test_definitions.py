@@ -91,8 +91,8 @@ def test_the_demo_decides_one_run_and_leaves_the_others_to_the_reader(which: str
     )
     assert done.returncode == 0, done.stderr
     assert "Why: ended at " in done.stdout
-    exported = next(line for line in done.stdout.splitlines() if line.startswith("  export "))
-    variables = dict(word.split("=", 1) for word in exported.removeprefix("  export ").split())
+    exported = [line.removeprefix("  export ") for line in done.stdout.splitlines() if line.startswith("  export ")]
+    variables = dict(word.split("=", 1) for word in exported)
     listed = subprocess.run(
         [*words, "--app", "definitions.app:app", "approvals", "list"],
         cwd=tmp_path,
