@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+AT_EXIT = timedelta(seconds=1)  # how long an interpreter that ends waits for bodies at work
+
 
 class App(BlockingVerbs, LaterVerbs):
     """The one object that a program holds: workflows, store, services, models.
@@ -127,6 +129,11 @@ class App(BlockingVerbs, LaterVerbs):
             del self._runners[loop]  # it ended with its loop
         if not self._runners:
             await self._store.close()
+
+    def hurry(self) -> None:
+        """Let a stop wait a moment only for bodies at work: what they have not committed is done again later."""
+        for runner in self._runners.values():
+            runner.settings.drain = AT_EXIT
 
     def close_sync(self) -> None:
         """The same for the background loop that the `_sync` verbs use."""
@@ -496,4 +503,5 @@ async def _end_the_others() -> None:
 def _close_at_exit(app: "weakref.ref[App]") -> None:
     living = app()
     if living is not None:
+        living.hurry()
         living.close_sync()
