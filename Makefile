@@ -36,8 +36,8 @@ accept: $(STAMP) ## whole workflows over real input: make accept DATA=folder
 	@test -d "$(DATA)" || { echo "make accept needs real input: make accept DATA=folder"; exit 1; }
 	AGENTFLOW_DATA="$(abspath $(DATA))" $(PYTEST) -m accept
 
-proof: $(STAMP) ## slow evidence: kills, races, full disks
-	$(PYTEST) -m proof
+proof: $(STAMP) ## slow evidence: kills at random moments (DATA=folder: of the real messages)
+	AGENTFLOW_DATA="$(if $(DATA),$(abspath $(DATA)))" $(PYTEST) -s -m proof
 
 build: $(STAMP) ## sdist and wheel in dist/
 	rm -rf dist
