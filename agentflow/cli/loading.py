@@ -36,6 +36,10 @@ def load_app(options: Options) -> App:
     target, root = (options.app, Path.cwd()) if options.app else _from_pyproject()
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
+    if str(bundled()) not in sys.path:
+        sys.path.append(
+            str(bundled())
+        )  # behind everything else: the shipped workflows, for `--app definitions.app:app`
     app = _import(target)
     if options.db is not None:
         app.use_store(options.db)
