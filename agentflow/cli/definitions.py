@@ -35,13 +35,18 @@ def check(options: Options, workflow: str | None, strict: bool) -> int:
             for warning in definition.warnings:
                 say(f"warning: {warning}")
             rows, states = len(definition.rows), len(definition.states)
-            say(f"{definition.name} v{definition.version}: {states} states, {rows} rows, {_verdict(definition)}")
+            counts = f"{_counted(states, 'state')}, {_counted(rows, 'row')}"
+            say(f"{definition.name} v{definition.version}: {counts}, {_verdict(definition)}")
     return ExitCode.DEFINITION if strict and warned else ExitCode.OK
 
 
 def _verdict(definition: Definition) -> str:
     count = len(definition.warnings)
-    return "no problems" if not count else f"{count} warning{'s' if count > 1 else ''}"
+    return _counted(count, "warning") if count else "no problems"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _described(definition: Definition) -> dict[str, Any]:

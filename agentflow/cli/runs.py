@@ -4,12 +4,13 @@ from typing import Any
 
 import click
 
+from agentflow.app.app import App
 from agentflow.cli.commands import common
 from agentflow.cli.exits import ExitCode
 from agentflow.cli.loading import Options, load_app
 from agentflow.cli.output import age, note, say, say_json, say_table
 from agentflow.cli.showing import run_object, show_run
-from agentflow.errors import InvalidInput
+from agentflow.errors import InvalidInput, NotFound
 from agentflow.model.values import Actor
 from agentflow.model.views import Reply
 from agentflow.store.rows import RunFilter
@@ -80,13 +81,25 @@ def show(options: Options, run: str) -> None:
     Example: agentflow runs show ticket-7@2
     """
     app = load_app(options)
-    name, _, revision = run.rpartition("@") if run.rpartition("@")[2].isdigit() else (run, "", "")
+    name, revision = _split(app, run)
     snapshot = app.get_sync(name, revision=int(revision) if revision else None)
     history = [line for line in app.history_sync(name) if not revision or line.number <= int(revision)]
     if options.json:
         say_json({**run_object(snapshot), "history": history})
     else:
         show_run(snapshot, history)
+
+
+def _split(app: App, run: str) -> tuple[str, str]:
+    """The run and the revision that were typed; an id may hold an @ of its own."""
+    name, mark, revision = run.rpartition("@")
+    if not mark or not revision.isdigit():
+        return run, ""
+    try:
+        app.get_sync(run)
+    except NotFound:
+        return name, revision
+    return run, ""
 
 
 @runs.command()

@@ -55,6 +55,12 @@ def test_show_prints_context_and_history_and_a_revision_of_it(give: Give) -> Non
     assert give("runs", "show", "a@7").code == 4
 
 
+def test_an_id_with_an_at_sign_is_not_taken_for_a_revision(give: Give) -> None:
+    give("run", "flow", "-c", "n=1", "--id", "a@1")
+    assert give("runs", "show", "a@1", "--json").json["id"] == "a@1"
+    assert give("runs", "show", "a@1@0", "--json").json["revision"] == 0
+
+
 def test_list_shows_runs_newest_first_and_filters(give: Give) -> None:
     for name, n in (("a", "1"), ("b", "50"), ("c", "13")):
         give("run", "flow", "-c", f"n={n}", "--id", name)
