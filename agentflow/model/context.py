@@ -12,7 +12,6 @@ returns it as the `Difference` that history stores.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Generic
 
@@ -24,6 +23,7 @@ from typing_extensions import TypeVar
 from agentflow.errors import InvalidContext, InvalidInput
 from agentflow.merge import Append
 from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, mentions, strip
+from agentflow.model.sameness import Unlike, short, sorted_sets, unlike, unwritable
 from agentflow.model.values import Failure
 
 __all__ = ["Context", "ContextPlan", "Difference", "Kept", "plan_of"]
@@ -32,6 +32,7 @@ C = TypeVar("C", bound="Context")
 
 FIELD_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings")
 EXACT: frozenset[type] = frozenset({str, int, bool})  # JSON gives these back as they were, so one look is enough
+EXACT_BYTES = 4000  # beyond, a parser may refuse the digits of a number
 
 
 class Context(BaseModel):
@@ -98,43 +99,50 @@ class FieldPlan:
     shared: bool
     exact: type | None
     sets: bool
-    dates: bool
     adapter: TypeAdapter[Any]  # of the field, or of one item of an Append field
 
     def dump(self, value: Any) -> bytes:
         """The JSON of a value; raises `InvalidContext` if it is none that the field can hold."""
         try:
-            text = self.adapter.dump_json(value, warnings="error", exclude_computed_fields=True)
+            text = self.adapter.dump_json(value, by_alias=False, warnings="error", exclude_computed_fields=True)
         except (PydanticSerializationError, ValueError) as error:
             raise self._refusal(value, error) from None
-        if self.sets:  # a set has no order of its own: without one, equal sets would look changed
-            return pydantic_core.to_json(_ordered(value, self.adapter), inf_nan_mode="strings", bytes_mode="base64")
-        return text
+        # A set has no order of its own: without one, equal sets would look changed.
+        return sorted_sets(value, text) if self.sets else text
+
+    def load(self, text: bytes) -> Any:
+        """The value behind its JSON; raises `ValidationError`. Names are those of the fields, whatever their aliases."""
+        return self.adapter.validate_json(text, by_alias=False, by_name=True)
 
     def settle(self, value: Any, text: bytes) -> Any:
         """The value as it will come back from storage; raises `InvalidContext` if that is not the same."""
-        if self.exact is not None and type(value) is self.exact:
+        if self.exact is not None and type(value) is self.exact and len(text) <= EXACT_BYTES:
             return value
         try:
-            back = self.adapter.validate_json(text)
+            back = self.load(text)
         except ValidationError as error:
+            if error.errors()[0]["type"] == "json_invalid":
+                raise InvalidContext(self._path, f"{short(value)} cannot be read back: {_reason(error)}") from None
             raise InvalidContext(*_where(self.name, error)) from None
-        if self.dump(back) != text or (self.shared and not _same_type(back, value)):
-            raise InvalidContext(self._path, f"{value!r} would come back as {back!r}")
-        if self.dates and (naive := _naive(value)) is not None:
-            raise InvalidContext(self._path, f"{naive!r} has no time zone; use an aware datetime")
+        if (found := unlike(value, back)) is not None:
+            raise self._at(found)
         return back
 
     @property
     def _path(self) -> str:
         return f"context.{self.name}"
 
+    def _at(self, found: Unlike) -> InvalidContext:
+        return InvalidContext(".".join(map(str, (self._path, *found.place))), found.why)
+
     def _refusal(self, value: Any, error: Exception) -> InvalidContext:
         try:
             self.adapter.validate_python(value, strict=True)
         except ValidationError as invalid:
             return InvalidContext(*_where(self.name, invalid))
-        return InvalidContext(self._path, f"{_short(value)} cannot be written: {str(error).splitlines()[-1].strip()}")
+        if (found := unwritable(value)) is not None:
+            return self._at(found)
+        return InvalidContext(self._path, f"{short(value)} cannot be written: {str(error).splitlines()[-1].strip()}")
 
 
 class ContextPlan(Generic[C]):
@@ -153,6 +161,8 @@ class ContextPlan(Generic[C]):
         found = [finding for name in self.kind.model_fields for finding in self._problems(name)]
         own = [name for name in self.kind.__private_attributes__ if name != "_failure"]
         found += [Finding(f"{self.kind.__name__}.{name}", "a private attribute is not stored") for name in own]
+        if self.kind.model_config.get("extra") == "allow":
+            found.append(Finding(self.kind.__name__, "extra='allow' lets in fields that are not stored; leave it out"))
         if "failure" in self.kind.model_fields:
             found.append(Finding(f"{self.kind.__name__}.failure", "the name is taken: it is the failure that led here"))
         return found
@@ -191,7 +201,7 @@ class ContextPlan(Generic[C]):
             return Append._sharing(kept.values[field.name], kept.lengths[field.name])  # pyright: ignore[reportPrivateUsage]
         if field.shared:
             return kept.values[field.name]
-        return field.adapter.validate_json(kept.texts[field.name])
+        return field.load(kept.texts[field.name])
 
     def keep(self, kept: Kept, context: Context) -> tuple[Kept, Difference]:
         """What changed since `kept`, and what is to be kept now; raises `InvalidContext`, and keeps nothing."""
@@ -208,7 +218,7 @@ class ContextPlan(Generic[C]):
 
     def _validate_whole(self, context: Context) -> None:
         try:
-            self.kind.model_validate(dict(context.__dict__))
+            self.kind.model_validate(dict(context.__dict__), by_alias=False, by_name=True)
         except ValidationError as error:
             raise InvalidContext(*_where(None, error)) from None
 
@@ -217,14 +227,16 @@ class ContextPlan(Generic[C]):
         difference = pydantic_core.from_json(text)
         copy = self.copy(kept)
         for name, value in difference.get("set", {}).items():
-            json = pydantic_core.to_json(value, inf_nan_mode="constants")
-            setattr(copy, name, self._load_value(self.fields[name], json))
+            copy.__dict__[name] = self._load_value(self._field(name), value)
         for name, items in difference.get("add", {}).items():
-            field = self.fields[name]
-            copy.__dict__[name].extend(
-                self._load_value(field, pydantic_core.to_json(item, inf_nan_mode="constants")) for item in items
-            )
+            field = self._field(name)
+            copy.__dict__[name].extend(self._load_value(field, item) for item in items)
         return self.keep(kept, copy)
+
+    def _field(self, name: str) -> FieldPlan:
+        if name not in self.fields:
+            raise InvalidContext(f"context.{name}", "was stored, but the class has no such field any more")
+        return self.fields[name]
 
     def load(self, differences: Iterable[str]) -> Kept:
         """Fold stored differences, oldest first, into the context that they lead to."""
@@ -241,12 +253,11 @@ class ContextPlan(Generic[C]):
         loaded: dict[str, Any] = {}
         for name, field in self.fields.items():
             if field.append:
-                items = (pydantic_core.to_json(item, inf_nan_mode="constants") for item in added[name])
-                loaded[name] = Append(self._load_value(field, item) for item in items)
+                loaded[name] = Append(self._load_value(field, item) for item in added[name])
             elif name in values:
-                loaded[name] = self._load_value(field, pydantic_core.to_json(values[name], inf_nan_mode="constants"))
+                loaded[name] = self._load_value(field, values[name])
             else:
-                loaded[name] = self._default(name)
+                loaded[name] = self._default(name, loaded)
         return self.keep(EMPTY, self._assemble(loaded))[0]
 
     def _assemble(self, values: dict[str, Any]) -> C:
@@ -255,17 +266,18 @@ class ContextPlan(Generic[C]):
         return made
 
     @staticmethod
-    def _load_value(field: FieldPlan, text: bytes) -> Any:
+    def _load_value(field: FieldPlan, value: Any) -> Any:
+        """The value of a field, or an item of an Append field, from what JSON gave."""
         try:
-            return field.adapter.validate_json(text)
+            return field.load(pydantic_core.to_json(value, inf_nan_mode="constants"))
         except ValidationError as error:
             raise InvalidContext(*_where(field.name, error)) from None
 
-    def _default(self, name: str) -> Any:
+    def _default(self, name: str, loaded: dict[str, Any]) -> Any:
         info = self.kind.model_fields[name]
         if info.is_required():
             raise InvalidContext(f"context.{name}", "is required and was not stored; the field is newer than the run")
-        return info.get_default(call_default_factory=True)
+        return info.get_default(call_default_factory=True, validated_data=loaded)
 
     def parse(self, text: str | bytes) -> C:
         """A context from JSON that a caller sent; raises `InvalidInput` that names each field."""
@@ -388,52 +400,15 @@ def _field_plan(kind: type[Context], name: str) -> FieldPlan:
         shared=not append and is_immutable(annotation),
         exact=bare if bare in EXACT and not info.metadata else None,
         sets=mentions(bare, frozenset({set, frozenset})),
-        dates=mentions(bare, frozenset({datetime})),
         adapter=adapter,
     )
+
+
+def _reason(error: ValidationError) -> str:
+    return str(error.errors()[0]["msg"]).removeprefix("Invalid JSON: ")
 
 
 def _where(name: str | None, error: ValidationError) -> tuple[str, str]:
     first = error.errors()[0]
     path = ".".join(map(str, (("context",) if name is None else ("context", name)) + first["loc"]))
-    return path, f"{first['msg']}, got {_short(first['input'])}"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _same_type(back: object, value: object) -> bool:
-    widened = isinstance(value, int) and not isinstance(value, bool) and isinstance(back, float)
-    return widened or type(back) is type(value) or isinstance(back, datetime)
-
-
-def _ordered(value: Any, adapter: TypeAdapter[Any]) -> Any:
-    plain = adapter.dump_python(value, mode="python", exclude_computed_fields=True)
-    return _sorted_sets(plain)
-
-
-def _sorted_sets(plain: Any) -> Any:
-    if isinstance(plain, set | frozenset):
-        items: list[Any] = [_sorted_sets(item) for item in plain]
-        return sorted(items, key=lambda item: pydantic_core.to_json(item, inf_nan_mode="strings"))
-    if isinstance(plain, dict):
-        return {key: _sorted_sets(item) for key, item in plain.items()}
-    if isinstance(plain, list | tuple):
-        return [_sorted_sets(item) for item in plain]
-    return plain
-
-
-def _naive(value: Any) -> datetime | None:
-    if isinstance(value, datetime):
-        return value if value.tzinfo is None else None
-    if isinstance(value, BaseModel):
-        value = value.__dict__
-    elif hasattr(value, "__dataclass_fields__"):
-        value = {name: getattr(value, name) for name in value.__dataclass_fields__}
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list | tuple | set | frozenset | Append):
-        return next((found for item in value if (found := _naive(item)) is not None), None)
-    return None
+    return path, f"{first['msg']}, got {short(first['input'])}"

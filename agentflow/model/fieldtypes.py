@@ -80,7 +80,7 @@ def _walk(annotation: Any, path: str, seen: frozenset[Any]) -> Iterator[Finding]
     if _is_enum(bare):
         yield from _check_enum(bare, path)
     elif get_origin(bare) is Literal:
-        return
+        yield from _check_literal(bare, path)
     elif get_origin(bare) in {Union, types.UnionType}:
         yield from _check_union(annotation, bare, path, seen)
     elif get_origin(bare) in CONTAINERS:
@@ -106,6 +106,12 @@ def _check_enum(enum: type[Enum], path: str) -> Iterator[Finding]:
     for member in enum:
         if not isinstance(member.value, str | int):
             yield Finding(path, f"{enum.__name__}.{member.name} has the value {member.value!r}; use a str or an int")
+
+
+def _check_literal(bare: Any, path: str) -> Iterator[Finding]:
+    for value in get_args(bare):
+        if not isinstance(value, str | int | Enum | None):
+            yield Finding(path, f"Literal[{value!r}] cannot be stored; use texts, whole numbers or enum members")
 
 
 def _check_union(annotation: Any, bare: Any, path: str, seen: frozenset[Any]) -> Iterator[Finding]:
@@ -162,6 +168,9 @@ def _check_class(kind: type[Any], path: str, seen: frozenset[Any]) -> Iterator[F
         yield Finding(path, f"{kind.__name__} has private attributes ({names}), which are not stored")
     if issubclass(kind, BaseModel) and kind.model_config.get("extra") == "allow":
         yield Finding(path, f"{kind.__name__} allows extra fields, whose types are unknown")
+    if issubclass(kind, BaseModel):
+        for name in (name for name, info in kind.model_fields.items() if info.exclude):
+            yield Finding(f"{path}.{name}", "exclude=True keeps it out of what is stored; leave it out")
     for name, part in _members(kind):
         yield from _walk(part, f"{path}.{name}", seen | {kind})
 
