@@ -15,7 +15,7 @@ from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired
 from agentflow.engine.head import Head, KeptAnswer
 from agentflow.engine.lifecycle import next_status
 from agentflow.engine.machine import Token, machine_of
-from agentflow.errors import GuardFailed
+from agentflow.errors import GuardFailed, InvalidContext
 from agentflow.failures import OverLimit
 from agentflow.model.context import Context, Difference, Kept
 from agentflow.model.definition import Definition
@@ -109,8 +109,14 @@ def _answered(definition: Definition, head: Head, event: Answered, strict: bool)
     try:
         return _fire(definition, used, name, event, strict, kept=event.kept, difference=event.difference)
     except GuardFailed as error:
-        answer = KeptAnswer(event.outcome, event.difference.text(), asdict(event.facts))
-        return _end_failed(replace(used, answer=answer), failure_of(error, head.state, attempts=head.attempt + 1))
+        return _end_failed(_with_answer(used, event), failure_of(error, head.state, attempts=head.attempt + 1))
+
+
+def _with_answer(head: Head, event: Answered | BodyFailed | Expired) -> Head:
+    """The run with an answer that could not be acted upon: a retry goes on from it, without a new call."""
+    if not isinstance(event, Answered):
+        return head
+    return replace(head, answer=KeptAnswer(event.outcome, event.difference.text(), asdict(event.facts)))
 
 
 def _too_large(definition: Definition, head: Head, event: Answered) -> Failure | None:
@@ -161,11 +167,11 @@ def _fire(
     token = _token(definition, head, here, failure, strict)
     fired = machine_of(definition).fire(name, token)
     if fired is None:
-        return _end_failed(head, failure or _no_way(head, name))
+        return _end_failed(_with_answer(head, event), failure or _no_way(head, name))
     if head.revision >= definition.transition_limit:
         limit = definition.transition_limit
         error = OverLimit(f"the run has made {head.revision} transitions, transitions is {limit}", limit="transitions")
-        return _end_failed(head, failure_of(error, head.state))
+        return _end_failed(_with_answer(head, event), failure_of(error, head.state))
     rescued = head.rescued or fired.row.exit.place is None
     moved = replace(head, kept=here, rescued=rescued, entered_at=event.at)
     after = _enter(definition, moved, fired.target, failure)
@@ -181,7 +187,10 @@ def _token(definition: Definition, head: Head, kept: Kept, failure: Failure | No
         return context
 
     def unchanged(context: Context) -> bool:
-        return plan.keep(kept, context)[0] is kept
+        try:
+            return plan.keep(kept, context)[0] is kept
+        except InvalidContext:
+            return False
 
     return Token(head.state, copy, failure, head.rescued, unchanged if strict else None)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pydantic_core
 
 from agentflow.model.context import Kept
+from agentflow.model.shapes import is_object
 from agentflow.model.values import Failure
 from agentflow.model.views import Status
 
@@ -60,7 +61,7 @@ class Head:
 
 def failure_to_json(failure: Failure | None) -> str | None:
     """The stored form of a failure."""
-    return None if failure is None else pydantic_core.to_json(asdict(failure)).decode()
+    return None if failure is None else _json(asdict(failure))
 
 
 def failure_from_json(text: str | None) -> Failure | None:
@@ -73,6 +74,25 @@ def failure_from_json(text: str | None) -> Failure | None:
 def _failure(raw: dict[str, Any]) -> Failure:
     fields: dict[str, Any] = {**raw, "bases": tuple(raw.get("bases", ()))}
     return Failure(**fields)
+
+
+def _json(value: dict[str, Any]) -> str:
+    """JSON of what came from outside: a message or a model's text may hold halves of characters, which are escaped."""
+    try:
+        return pydantic_core.to_json(value).decode()
+    except pydantic_core.PydanticSerializationError:
+        return pydantic_core.to_json(_writable(value)).decode()
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if is_object(value):
+        return {_writable(key): _writable(part) for key, part in value.items()}
+    parts: Any = value
+    if isinstance(value, list | tuple):
+        return [_writable(part) for part in parts]
+    return value
 
 
 def memory_of(head: Head) -> str:
@@ -88,7 +108,7 @@ def memory_of(head: Head) -> str:
         memory["cause"] = asdict(head.cause)
     if head.answer is not None:
         memory["answer"] = asdict(head.answer)
-    return pydantic_core.to_json(memory).decode()
+    return _json(memory)
 
 
 def with_memory(head: Head, text: str) -> Head:

@@ -4,6 +4,7 @@ One machine serves all runs of a definition. A run is never registered with it: 
 carries the state in and out, and the trace of what was evaluated on the way.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -118,9 +119,14 @@ def _evaluate(guard: Callable[[Any], bool], token: Token) -> bool:
     name = guard_name(guard)
     context = token.copy_of_context()
     try:
-        result = bool(guard(context))
+        answer: Any = guard(context)
+        result = bool(answer)
     except Exception as error:
         raise GuardFailed(f"guard {name!r} raised {type(error).__name__}: {error}") from error
+    if inspect.isawaitable(answer):  # true whatever it would have said
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise GuardFailed(f"guard {name!r} returned something to await; a guard answers True or False at once")
     if token.unchanged is not None and not token.unchanged(context):
         raise GuardFailed(f"guard {name!r} changed the context; a guard only looks")
     token.guards.append((name, result))

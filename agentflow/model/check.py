@@ -9,6 +9,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnnecessaryIsInstance=false
 
+import inspect
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
@@ -67,7 +69,7 @@ class Found:
 
 def nearest(name: str, known: list[str]) -> str:
     """A hint at the name that was probably meant, empty if none is near."""
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -127,7 +129,21 @@ def _check_context(draft: Draft, found: Found) -> None:
         found.error(draft.workflow.line, f"context {kind.__name__}: its annotations cannot be read: {error}")
         return
     for problem in problems:
-        found.error(draft.workflow.line, f"context field {problem.path}: {problem.why}")
+        line = _field_line(kind, problem.path.partition(".")[2]) or draft.workflow.line
+        found.error(line, f"context field {problem.path}: {problem.why}")
+
+
+def _field_line(kind: type[Context], path: str) -> Line | None:
+    """Where the field at the root of the path is declared, None where there is no source to look into."""
+    name = re.split(r"[.\[]", path)[0]
+    owner = next((one for one in kind.__mro__ if name in inspect.get_annotations(one)), kind)
+    try:
+        lines, first = inspect.getsourcelines(owner)
+        file = inspect.getsourcefile(owner)
+    except (OSError, TypeError):
+        return None
+    found = (number for number, text in enumerate(lines, first) if re.match(rf"\s+{re.escape(name)}\s*:", text))
+    return Line(file or "", next(found, first))
 
 
 def _check_numbers(state: "State[Any]", found: Found) -> None:

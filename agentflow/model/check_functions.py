@@ -7,7 +7,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 
@@ -28,9 +28,10 @@ def check_functions(draft: Draft, found: Found) -> None:
         _check_body(draft, state, found)
         _check_keeps(draft, state, found)
         _check_effects(state, found)
+        _check_answer(state, found)
         if state.spec.prompt is not None:
             _check_prompt(draft, state, found)
-            _check_answer(state, found)
+            _check_words(state, found)
     for row in draft.rows:
         if isinstance(row, Transition):
             for guard in row.exit.guards:
@@ -93,15 +94,14 @@ def _check_parameters(
     if isinstance(annotated, type) and isinstance(context, type) and not issubclass(context, annotated):
         found.error(
             line,
-            f"{title}: {_function_name(function)} takes a {annotated.__name__}, "
+            f"{title}: {_function_name(function)} takes {annotated.__name__}, "
             f"but the workflow's context is {context.__name__}",
         )
 
 
 def _second(function: Callable[..., Any]) -> Any:
-    hints = _hints(function)
-    parameters = [name for name in inspect.signature(function).parameters if name in hints] if hints else []
-    return hints[parameters[1]] if len(parameters) > 1 else None
+    names = list(inspect.signature(function).parameters)
+    return _hints(function).get(names[1]) if len(names) > 1 else None
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -121,12 +121,20 @@ def _show(annotation: Any) -> str:
 
 def _check_keeps(draft: Draft, state: State[Any], found: Found) -> None:
     title = f"state {state.name!r}"
-    if len(state.keeps) > 1:
-        found.error(state.line, f"{title} has {len(state.keeps)} .store functions; one says how the answer is kept")
     for keep in state.keeps:
+        line = _line_of(keep) or state.line
+        if keep is not state.keeps[0]:
+            first = _line_of(state.keeps[0]) or state.line
+            found.error(line, f"{title} has a .store function already, at {first}; one says how the answer is kept")
         if inspect.iscoroutinefunction(keep):
-            found.error(state.line, f"{title}: its .store function must be a plain `def`")
-        _check_parameters(draft, keep, ["case", "answer"], f"{title}: .store", state.line, found)
+            found.error(line, f"{title}: its .store function must be a plain `def`")
+        _check_parameters(draft, keep, ["case", "answer"], f"{title}: .store", line, found)
+
+
+def _line_of(function: Any, number: int | None = None) -> Line | None:
+    """Where a function was written, or a line inside it."""
+    code = getattr(function, "__code__", None)
+    return None if code is None else Line(code.co_filename, number or code.co_firstlineno)
 
 
 # --- effects -----------------------------------------------------------------------------------------------------
@@ -134,9 +142,11 @@ def _check_keeps(draft: Draft, state: State[Any], found: Found) -> None:
 
 def _check_effects(state: State[Any], found: Found) -> None:
     calls = effect_calls(state.body) if state.spec.kind == "step" else []
-    named = [call.name for call in calls or [] if call.name is not None and not call.has_item]
-    for name in sorted({name for name in named if named.count(name) > 1}):
-        found.warn(state.line, f"state {state.name!r} names the effect {name!r} twice; a visit may use a name once")
+    seen: dict[str, int] = {}
+    for call in calls or []:
+        if call.name is not None and not call.has_item and seen.setdefault(call.name, call.line) != call.line:
+            line = _line_of(state.body, call.line) or state.line
+            found.warn(line, f"state {state.name!r} names the effect {call.name!r} twice; a visit may use a name once")
     if state.spec.undo is not None and calls == []:
         found.warn(state.line, f"state {state.name!r} has undo=, but its body has no run.effect: what would be undone?")
 
@@ -150,8 +160,10 @@ def _check_guard(draft: Draft, guard: Any, row: Transition[Any], found: Found) -
         found.error(row.line, f"guard {guard!r} is no function; pass the function itself, not its result")
     elif getattr(guard, "__name__", "<lambda>") == "<lambda>":
         found.error(row.line, "a guard needs a name, which history shows: write a `def` instead of a lambda")
-    elif inspect.iscoroutinefunction(guard):
+    elif inspect.iscoroutinefunction(guard) or inspect.isasyncgenfunction(guard):
         found.error(row.line, f"{title} is async; a guard only looks at the context, so write a plain `def`")
+    elif inspect.isgeneratorfunction(guard):
+        found.error(row.line, f"{title} yields; a guard answers once, so write `return`")
     else:
         _check_parameters(draft, guard, ["case"], title, row.line, found)
 
@@ -172,6 +184,20 @@ def _check_prompt(draft: Draft, state: State[Any], found: Found) -> None:
 
 
 def _check_answer(state: State[Any], found: Found) -> None:
+    """The data beside an outcome come as JSON and are shown as a form, so their class must be a pydantic model."""
+    answer, kind = state.spec.answer, state.spec.kind
+    text = kind != "human" and state.spec.outcome is None and answer is str
+    if kind in {"llm", "react", "human"} and answer is not None and not text and not _is_model(answer):
+        found.error(
+            state.line, f"state {state.name!r}: answer={_show(answer)}: name a class derived from pydantic.BaseModel"
+        )
+
+
+def _is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _check_words(state: State[Any], found: Found) -> None:
     """A model must be able to say every member, and to fill the form."""
     if state.spec.outcome is not None:
         for one, other in ambiguous_members(state.spec.outcome):
@@ -180,7 +206,7 @@ def _check_answer(state: State[Any], found: Found) -> None:
                 f"state {state.name!r}: a model's answer could mean {one} or {other}; their names are too alike",
             )
     answer = state.spec.answer
-    if isinstance(answer, type) and issubclass(answer, BaseModel):
+    if _is_model(answer):
         try:
             strict_schema(answer)
         except UnsupportedSchema as problem:

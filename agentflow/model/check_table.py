@@ -4,9 +4,9 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnnecessaryIsInstance=false
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentflow.model.check import Draft, Found, nearest
 from agentflow.model.states import End, Fork, Guarded, Item, Place, State, Transition
@@ -67,8 +67,12 @@ def _check_left_out(draft: Draft, rows: list[Transition[Any]], found: Found) -> 
 def _title(row: Transition[Any]) -> str:
     exit = row.exit
     source = exit.place.name if exit.place is not None else exit.owner.name
-    way = {"done": "", "on": f".on({', '.join(map(str, exit.outcomes))})"}.get(exit.event, f".{exit.event}")
+    way = {"done": "", "on": f".on({', '.join(map(_as_code, exit.outcomes))})"}.get(exit.event, f".{exit.event}")
     return f"{source}{way} -> {getattr(row.target, 'name', row.target)}"
+
+
+def _as_code(outcome: Any) -> str:
+    return f"{type(outcome).__name__}.{outcome.name}" if isinstance(outcome, Enum) else str(outcome)
 
 
 def _check_row(draft: Draft, row: Transition[Any], found: Found) -> None:
@@ -89,7 +93,7 @@ def _check_row(draft: Draft, row: Transition[Any], found: Found) -> None:
 
 def _check_target(draft: Draft, row: Transition[Any], found: Found) -> None:
     target: Any = row.target
-    if isinstance(target, str):
+    if type(target) is str:
         known = [place.name for place in [*draft.workflow.states, *draft.workflow.ends]]
         found.error(row.line, f"target {target!r} is a string; pass the state or end itself{nearest(target, known)}")
     elif isinstance(target, Item):
@@ -133,7 +137,7 @@ def _check_members(state: State[Any], rows: list[Transition[Any]], found: Found)
     enum = state.spec.outcome
     assert enum is not None  # the caller looked
     for row in rows:
-        if len(set(row.exit.outcomes)) != len(row.exit.outcomes):
+        if any(outcome in row.exit.outcomes[:number] for number, outcome in enumerate(row.exit.outcomes)):
             found.error(row.line, f"row {_title(row)} names a member twice")
     for member in enum:
         mine = [row for row in rows if member in row.exit.outcomes]
@@ -155,6 +159,14 @@ def _check_order(title: str, rows: list[Transition[Any]], found: Found) -> None:
             shadowed = ", ".join(str(later.line) for later in rows[number + 1 :])
             found.error(row.line, f"{title} always takes this row, so the one at {shadowed} is never reached")
             return
+        for later in rows[number + 1 :]:
+            if later.exit.guards and _is_narrower(later, row):
+                found.error(later.line, f"{title}: the row at {row.line} has the same guard, so this is never reached")
+
+
+def _is_narrower(later: Transition[Any], earlier: Transition[Any]) -> bool:
+    """Whether all guards of the earlier row stand at the later one, too: if that is taken, so was the earlier."""
+    return all(any(guard is other for other in later.exit.guards) for guard in earlier.exit.guards)
 
 
 def _check_single_way(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
@@ -166,22 +178,29 @@ def _check_single_way(state: State[Any], rows: list[Transition[Any]], found: Fou
 
 def _check_failures(rows: list[Transition[Any]], owner: str, found: Found) -> None:
     for number, row in enumerate(rows):
-        for earlier in rows[:number]:
-            if not earlier.exit.guards and _covers(earlier, row):
-                found.error(
-                    row.line,
-                    f"{owner}.failed: the row at {earlier.line} takes these failures, so this is never reached",
-                )
-                break
+        takers = [_taker(kind, row, rows[:number]) for kind in _failures_of(row)]
+        taken = [taker for taker in takers if taker is not None]
+        if len(taken) == len(takers):
+            lines = ", ".join(dict.fromkeys(str(taker.line) for taker in taken))
+            word = "row" if len({id(taker) for taker in taken}) == 1 else "rows"
+            verb = "takes" if word == "row" else "take"
+            found.error(
+                row.line, f"{owner}.failed: the {word} at {lines} {verb} these failures, so this is never reached"
+            )
 
 
-def _covers(earlier: Transition[Any], later: Transition[Any]) -> bool:
-    if not earlier.exit.failures:
-        return True
-    kinds = [kind for kind in earlier.exit.failures if isinstance(kind, type)]
-    return bool(later.exit.failures) and all(
-        isinstance(kind, type) and issubclass(kind, tuple(kinds)) for kind in later.exit.failures
-    )
+def _failures_of(row: Transition[Any]) -> tuple[type[Exception], ...]:
+    """The classes that a row takes; a bare one takes every exception."""
+    return row.exit.failures or (Exception,)
+
+
+def _taker(kind: type[Exception], row: Transition[Any], earlier: list[Transition[Any]]) -> Transition[Any] | None:
+    """The earlier row that takes all failures of the class, whenever this row's guards are true."""
+    for other in earlier:
+        kinds = tuple(one for one in _failures_of(other) if isinstance(one, type))
+        if isinstance(kind, type) and issubclass(kind, kinds) and _is_narrower(row, other):
+            return other
+    return None
 
 
 def _check_expiry(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
@@ -208,99 +227,98 @@ def _check_start(draft: Draft, found: Found) -> bool:
         found.error(draft.line, f"start={start.name!r} belongs to workflow {start.owner.name!r}")
     elif not isinstance(start, Fork):  # a group cannot run yet: that is said where groups are checked
         title = f"end {start.name!r}" if isinstance(start, End) else repr(start)
-        found.error(draft.line, f"start={title}: a run starts at a state")
+        hint = nearest(start, [state.name for state in draft.workflow.states]) if isinstance(start, str) else ""
+        found.error(draft.line, f"start={title}: a run starts at a state; pass the state itself{hint}")
     return False
+
+
+Ways: TypeAlias = Mapping[Place[Any], Sequence[Place[Any]]]
 
 
 def _check_graph(draft: Draft, rows: list[Transition[Any]], found: Found) -> None:
     ways = _ways(draft, rows)
-    names = {place.name: place for place in [*draft.workflow.states, *draft.workflow.ends]}
-    reached = _closure([draft.start.name], ways)
-    for name, place in names.items():
-        if name not in reached:
+    reached = _closure([draft.start], ways)
+    for place in [*draft.workflow.states, *draft.workflow.ends]:
+        if place not in reached:
             kind = "end" if isinstance(place, End) else "state"
-            found.error(place.line, f"{kind} {name!r} is never reached from {draft.start.name!r}")
+            found.error(place.line, f"{kind} {place.name!r} is never reached from {draft.start.name!r}")
     _check_traps(draft, ways, reached, found)
-    _check_cycles(draft, ways, reached, found)
+    _check_cycles(draft, rows, reached, found)
     _check_failure_ends(draft, rows, found)
 
 
-def _ways(draft: Draft, rows: list[Transition[Any]]) -> dict[str, list[str]]:
+def _ways(draft: Draft, rows: Iterable[Transition[Any]]) -> dict[Place[Any], list[Place[Any]]]:
     """Where each state leads; a rescue of the workflow leads there from every state."""
-    ways: dict[str, list[str]] = {state.name: [] for state in draft.workflow.states}
+    ways: dict[Place[Any], list[Place[Any]]] = {state: [] for state in draft.workflow.states}
     for row in rows:
-        target = getattr(row.target, "name", None)
-        if not isinstance(target, str):
+        target: Any = row.target  # authors may have passed anything
+        if not isinstance(target, State | End):
             continue
-        sources = [row.exit.place.name] if row.exit.place is not None else list(ways)
+        sources: list[Place[Any]] = list(ways) if row.exit.place is None else [row.exit.place]
         for source in sources:
             ways.setdefault(source, []).append(target)
     return ways
 
 
-def _closure(starts: Iterable[str], ways: Mapping[str, list[str]]) -> set[str]:
-    reached: set[str] = set()
+def _closure(starts: Iterable[Place[Any]], ways: Ways) -> set[Place[Any]]:
+    reached: set[Place[Any]] = set()
     todo = list(starts)
     while todo:
-        name = todo.pop()
-        if name not in reached:
-            reached.add(name)
-            todo.extend(ways.get(name, []))
+        place = todo.pop()
+        if place not in reached:
+            reached.add(place)
+            todo.extend(ways.get(place, []))
     return reached
 
 
-def _check_traps(draft: Draft, ways: Mapping[str, list[str]], reached: set[str], found: Found) -> None:
-    back: dict[str, list[str]] = {}
+def _check_traps(draft: Draft, ways: Ways, reached: set[Place[Any]], found: Found) -> None:
+    back: dict[Place[Any], list[Place[Any]]] = {}
     for source, targets in ways.items():
         for target in targets:
             back.setdefault(target, []).append(source)
-    can_end = _closure([end.name for end in draft.workflow.ends], back)
+    can_end = _closure(draft.workflow.ends, back)
     if not draft.workflow.ends:
         found.error(
             draft.workflow.line, f"workflow {draft.workflow.name!r} has no end; add {draft.workflow.name}.end(...)"
         )
     for state in draft.workflow.states:
-        if state.name in reached and state.name not in can_end and ways[state.name]:
+        if state in reached and state not in can_end and ways[state]:
             found.error(state.line, f"state {state.name!r} is a trap: no way from it leads to an end")
 
 
-def _check_cycles(draft: Draft, ways: Mapping[str, list[str]], reached: set[str], found: Found) -> None:
+def _check_cycles(draft: Draft, rows: list[Transition[Any]], reached: set[Place[Any]], found: Found) -> None:
     """Every cycle must hold a state with `max_visits`: without those states, no cycle may be left.
 
     Rescues of the workflow do not count: they are taken at most once in a run.
     """
-    unbounded = [state.name for state in draft.workflow.states if state.spec.max_visits is None]
-    own: dict[str, list[str]] = {name: [] for name in unbounded if name in reached}  # in the order of the source
-    for row in draft.rows:
-        if isinstance(row, Transition) and row.exit.place is not None and row.exit.place.name in own:
-            own[row.exit.place.name].append(getattr(row.target, "name", ""))
-    for cycle in _cycles(own):
-        state = draft.state_named(cycle[0])
-        line = state.line if state else draft.line
-        path = " -> ".join([*cycle, cycle[0]])
-        found.error(line, f"the cycle {path} has no bound; give one of its states max_visits=")
+    unbounded: set[Place[Any]] = {state for state in draft.workflow.states if state.spec.max_visits is None}
+    ways = _ways(draft, [row for row in rows if row.exit.place is not None])
+    left = {place: targets for place, targets in ways.items() if place in unbounded & reached}
+    for cycle in _cycles(left):
+        path = " -> ".join(place.name for place in [*cycle, cycle[0]])
+        found.error(cycle[0].line, f"the cycle {path} has no bound; give one of its states max_visits=")
 
 
-def _cycles(ways: Mapping[str, list[str]]) -> Iterator[list[str]]:
-    """One cycle for each knot of states that reach each other."""
+def _cycles(ways: Ways) -> Iterator[list[Place[Any]]]:
+    """One cycle for each knot of states that reach each other, from its first state in the source."""
     left = set(ways)
-    for name in ways:
-        if name in left and (path := _way_back(name, ways)):
+    for place in ways:
+        if place in left and (path := _way_back(place, ways)):
             yield path
-            left -= _closure([name], ways) & {other for other in ways if name in _closure(ways[other], ways)}
+            left -= {other for other in _closure([place], ways) if place in _closure(ways.get(other, []), ways)}
 
 
-def _way_back(start: str, ways: Mapping[str, list[str]]) -> list[str]:
+def _way_back(start: Place[Any], ways: Ways) -> list[Place[Any]]:
     """The shortest way from a state to itself, empty if there is none."""
     paths = {start: [start]}
     todo = [start]
     while todo:
-        name = todo.pop(0)
-        for target in ways.get(name, []):
-            if target == start:
-                return paths[name]
+        place = todo.pop(0)
+        for target in ways.get(place, []):
+            if target is start:
+                return paths[place]
             if target in ways and target not in paths:
-                paths[target] = [*paths[name], target]
+                paths[target] = [*paths[place], target]
                 todo.append(target)
     return []
 
@@ -308,15 +326,15 @@ def _way_back(start: str, ways: Mapping[str, list[str]]) -> list[str]:
 def _check_failure_ends(draft: Draft, rows: list[Transition[Any]], found: Found) -> None:
     """A technical failure is not a business answer: somebody should decide before it ends as one."""
     ways = _ways(draft, [row for row in rows if row.exit.place is not None and row.exit.event != "failed"])
-    deciders = {state.name for state in draft.workflow.states if state.spec.kind in {"human", "llm", "react", "signal"}}
-    undecided = {name: ([] if name in deciders else targets) for name, targets in ways.items()}
-    business = {end.name for end in draft.workflow.ends if not end.failed}
+    deciders = {state for state in draft.workflow.states if state.spec.kind in {"human", "llm", "react", "signal"}}
+    undecided: Ways = {place: ([] if place in deciders else targets) for place, targets in ways.items()}
+    business = [end for end in draft.workflow.ends if not end.failed]
     for row in rows:
-        target = getattr(row.target, "name", None)
-        if row.exit.event == "failed" and isinstance(target, str):
-            for end in sorted(_closure([target], undecided) & business):
+        if row.exit.event == "failed" and isinstance(row.target, State | End):
+            reached = _closure([row.target], undecided)
+            for end in (end for end in business if end in reached):
                 found.warn(
                     row.line,
-                    f"row {_title(row)}: a failure reaches the end {end!r}, which is not failed=True, "
+                    f"row {_title(row)}: a failure reaches the end {end.name!r}, which is not failed=True, "
                     "and neither a person nor a model decides in between",
                 )

@@ -24,6 +24,7 @@ from agentflow.errors import InvalidContext, InvalidInput
 from agentflow.merge import Append
 from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, mentions, strip
 from agentflow.model.sameness import Unlike, short, sorted_sets, unlike, unwritable
+from agentflow.model.source import schema_text
 from agentflow.model.values import Failure
 
 __all__ = ["Context", "ContextPlan", "Difference", "Kept", "plan_of"]
@@ -174,7 +175,7 @@ class ContextPlan(Generic[C]):
     @cached_property
     def schema_digest_source(self) -> str:
         """What two versions of the class must agree on, as text."""
-        return pydantic_core.to_json(self.kind.model_json_schema()).decode()
+        return schema_text(self.kind.model_json_schema())
 
     @property
     def empty(self) -> Kept:
@@ -226,11 +227,12 @@ class ContextPlan(Generic[C]):
         """What is kept after a stored difference, and the difference itself."""
         difference = pydantic_core.from_json(text)
         copy = self.copy(kept)
+        values: Any = copy.__dict__  # past `__setattr__`, which a frozen class refuses
         for name, value in difference.get("set", {}).items():
-            copy.__dict__[name] = self._load_value(self._field(name), value)
+            values[name] = self._load_value(self._field(name), value)
         for name, items in difference.get("add", {}).items():
             field = self._field(name)
-            copy.__dict__[name].extend(self._load_value(field, item) for item in items)
+            values[name].extend(self._load_value(field, item) for item in items)
         return self.keep(kept, copy)
 
     def _field(self, name: str) -> FieldPlan:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from agentflow.model.check import Draft, Found
 from agentflow.model.context import ContextPlan, plan_of
 from agentflow.model.prompts import Prompt
-from agentflow.model.source import code_digest, digest
+from agentflow.model.source import code_digest, digest, schema_text
 from agentflow.model.states import End, EventKind, Kind, Place, Spec, State, Transition
 from agentflow.model.values import Limits, full_name
 
@@ -55,15 +55,20 @@ class StateDefinition:
         """A digest of what a run that stands here depends on."""
         members = [[m.name, m.value] for m in self.spec.outcome] if self.spec.outcome else None
         ways = [_way(row) for row in self.rows]
-        return digest(json.dumps([self.name, self.kind, members, ways, form_of(self.spec)], default=str))
+        form = schema_text(form_of(self.spec))
+        return digest(json.dumps([self.name, self.kind, members, ways, form], default=str))
 
     @cached_property
     def code(self) -> str:
         """A digest of the code that decides here: body, `.store`, guards, prompt, model."""
-        functions = [self.body, *([self.keep] if self.keep else [])]
-        functions += [guard for row in self.rows for guard in row.exit.guards]
+        functions = [self.body, *(function for function in (self.keep, self.spec.undo) if function is not None)]
+        functions += _guards(self.rows)
         prompt = self.prompt.digest if self.prompt else ""
         return digest(*(code_digest(function) for function in functions), prompt, self.spec.model or "")
+
+
+def _guards(rows: Sequence[Transition[Any]]) -> list[Callable[..., Any]]:
+    return [guard for row in rows for guard in row.exit.guards]
 
 
 def _way(row: Transition[Any]) -> list[Any]:
@@ -111,12 +116,14 @@ class Definition:
         """A digest of all that stored runs depend on."""
         states = [state.shape for _, state in sorted(self.states.items())]
         ends = [f"{end.name}:{end.failed}" for _, end in sorted(self.ends.items())]
-        return digest(self.name, str(self.version), self.context.schema_digest_source, *states, *ends)
+        rescues = json.dumps([_way(row) for row in self.rescues])
+        return digest(self.name, str(self.version), self.context.schema_digest_source, *states, *ends, rescues)
 
     @cached_property
     def code(self) -> str:
         """A digest of all code."""
-        return digest(*(state.code for _, state in sorted(self.states.items())))
+        states = [state.code for _, state in sorted(self.states.items())]
+        return digest(*states, *(code_digest(guard) for guard in _guards(self.rescues)))
 
     @property
     def transition_limit(self) -> int:

@@ -96,6 +96,8 @@ def _hint(bare: Any) -> str:
         return f"; say what it holds, such as {bare.__name__}[str{', str' if bare is dict else ''}]"
     if bare is Any or bare is object:
         return "; name the type"
+    if isinstance(bare, typing.ForwardRef):
+        return "; it names something that is not defined where the class was written"
     return (
         "; use bool, int, float, str, bytes, Decimal, aware datetime, date, timedelta, UUID, an enum, list, tuple, "
         "set, frozenset, dict, a frozen dataclass, a pydantic model, Literal or X | None"

@@ -1,12 +1,18 @@
-"""What the source of an author's function says: a digest of its code, and the effects that it names."""
+"""What the author's code says: digests of functions and of schemas, and the effects that a body names."""
 
 import ast
+import copy
+import dis
 import hashlib
+import json
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import CodeType
 from typing import Any, TypeAlias
+
+from agentflow.model.shapes import is_list, is_object
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -34,13 +40,66 @@ def code_digest(function: Callable[..., Any]) -> str:
 
     Comments, layout and docstrings do not count, so reformatting a file changes nothing.
     """
+    return digest(*(_code_of(layer) for layer in _layers(function)))
+
+
+def _layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """The function, and what its decorators wrap: the code of the innermost is the author's."""
+    seen: set[int] = set()
+    while id(function) not in seen:
+        seen.add(id(function))
+        yield function
+        function = getattr(function, "__wrapped__", function)
+
+
+def _code_of(function: Callable[..., Any]) -> str:
     node = function_node(function)
     if node is not None:
-        return digest(_dump(node))
+        return _dump(node)
     code = getattr(function, "__code__", None)
     if code is None:
-        return digest(f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}")
-    return digest(code.co_code, repr(code.co_names), repr([const for const in code.co_consts if const is not None]))
+        return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+    return _instructions(code)
+
+
+def _instructions(code: CodeType) -> str:
+    """The bytecode as text that is the same in every process: no addresses, no order of sets, no docstring."""
+    return "\n".join(f"{one.opname} {_constant(one.argval)}" for one in dis.get_instructions(code))
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, CodeType):
+        return _instructions(value)
+    parts: Any = value
+    if isinstance(value, frozenset):
+        return f"frozenset({sorted(map(_constant, parts))})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_constant, parts))})"
+    return repr(value)
+
+
+PROSE = frozenset({"title", "description", "examples"})
+
+
+def schema_text(schema: Mapping[str, Any] | None) -> str:
+    """A JSON schema as text, without what is said to readers alone and without an order of its fields."""
+    return json.dumps(_without_prose(schema), sort_keys=True, default=str)
+
+
+def _without_prose(schema: Any) -> Any:
+    if is_list(schema):
+        return [_without_prose(part) for part in schema]
+    if not is_object(schema):
+        return schema
+    return {key: _part_without_prose(key, part) for key, part in schema.items() if key not in PROSE}
+
+
+def _part_without_prose(key: str, part: Any) -> Any:
+    if key in {"properties", "$defs"} and is_object(part):  # its keys are the author's names: one may be `title`
+        return {name: _without_prose(inner) for name, inner in part.items()}
+    if key == "required" and is_list(part):
+        return sorted(part)
+    return _without_prose(part)
 
 
 def effect_calls(function: Callable[..., Any]) -> list[EffectCall] | None:
@@ -73,11 +132,20 @@ def _first_line(node: FunctionNode) -> int:
 
 
 def _dump(node: FunctionNode) -> str:
-    body = node.body
-    first = body[0]
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        body = body[1:]
-    return "\n".join([ast.dump(node.args), *(ast.dump(statement) for statement in body)])
+    bare = _WithoutDocstrings().visit(copy.deepcopy(node))
+    return "\n".join([type(node).__name__, ast.dump(bare.args), *(ast.dump(statement) for statement in bare.body)])
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Takes the docstrings out of a function and of all that is defined inside."""
+
+    def _bare(self, node: Any) -> Any:
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            node.body = node.body[1:]
+        return self.generic_visit(node)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _bare  # noqa: N815  the names that `ast` calls
 
 
 def _effects(node: FunctionNode) -> Iterator[EffectCall]:

@@ -80,7 +80,7 @@ def workflows(draw: st.DrawFn) -> Made:
         exits = [state.on(member) for member in Answer] if state.spec.outcome else [state]
         names = [f"on:{member.name}" for member in Answer] if state.spec.outcome else ["done"]
         for exit, name in zip(exits, names, strict=True):
-            for guards in draw(guard_lists):
+            for guards in without_shadows(draw(guard_lists)):
                 add(exit, state.name, name, guards, (), draw(st.sampled_from(places)))
             add(exit, state.name, name, (), (), following)
         for failures in draw(st.lists(st.sampled_from(FAILURES[:1]), max_size=1)):
@@ -89,6 +89,15 @@ def workflows(draw: st.DrawFn) -> Made:
         add(flow.failed(Trouble), None, "failed", (), (Trouble,), end)
     flow.build(start=states[0], transitions=made)
     return Made(flow, rows)
+
+
+def without_shadows(guard_lists: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The lists without those that an earlier one takes already, which `build` refuses."""
+    kept: list[tuple[int, ...]] = []
+    for guards in guard_lists:
+        if not any(set(earlier) <= set(guards) for earlier in kept):
+            kept.append(guards)
+    return kept
 
 
 def make_state(flow: Any, number: int, decides: bool) -> Any:
