@@ -139,6 +139,9 @@ class FieldPlan:
     def _refusal(self, value: Any, error: Exception) -> InvalidContext:
         try:
             self.adapter.validate_python(value, strict=True)
+            self.load(self.adapter.dump_json(value, by_alias=False, warnings=False, exclude_computed_fields=True))
+        except PydanticSerializationError:
+            pass  # there is no JSON to look into
         except ValidationError as invalid:
             return InvalidContext(*_where(self.name, invalid))
         if (found := unwritable(value)) is not None:
@@ -313,8 +316,8 @@ class _Work:
     def _look_at_value(self, field: FieldPlan, value: Any) -> None:
         text = field.dump(value)
         before = self.kept.texts.get(field.name)
-        if text == before:
-            return
+        if text == before and not (field.shared and unlike(value, self.kept.values[field.name])):
+            return  # of other fields, what was kept would take a second look at all of it
         settled = field.settle(value, text)
         self.texts[field.name] = text
         self.growth += len(text) - len(before or b"")
@@ -329,7 +332,7 @@ class _Work:
         old = self.kept.lengths.get(name, 0)
         if name in self.kept.values and items is not self.kept.values[name]:
             self._check_prefix(field, items, old)
-        new = [self._item(field, item) for item in items[old : len(value)]]
+        new = [self._item(field, item, number) for number, item in enumerate(items[old : len(value)], old)]
         if new or name not in self.kept.values:
             self.added[name] = [text for text, _ in new]
             self.values[name] = [*items[:old], *(item for _, item in new)] if old == 0 else items
@@ -344,9 +347,14 @@ class _Work:
             raise InvalidContext(f"context.{field.name}", "an Append field only grows: old items were changed")
 
     @staticmethod
-    def _item(field: FieldPlan, item: Any) -> tuple[bytes, Any]:
-        text = field.dump(item)
-        return text, field.settle(item, text)
+    def _item(field: FieldPlan, item: Any, number: int) -> tuple[bytes, Any]:
+        try:
+            text = field.dump(item)
+            return text, field.settle(item, text)
+        except InvalidContext as error:
+            whole = f"context.{field.name}"
+            path = f"{whole}.{number}{error.path.removeprefix(whole)}"
+            raise InvalidContext(path, str(error).removeprefix(f"{error.path}: ")) from None
 
     def result(self) -> tuple[Kept, Difference]:
         if not self.changed:

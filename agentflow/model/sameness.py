@@ -74,7 +74,12 @@ def _first(parts: Iterable[tuple[str | int, Any, Any]], place: Place) -> Unlike 
 def _unlike_instants(value: datetime, back: datetime, place: Place) -> Unlike | None:
     if value.tzinfo is None:
         return Unlike(place, f"{value!r} has no time zone; use an aware datetime")
-    return None if value == back else _changed(value, back, place)
+    # Not `==`: it calls no instant equal that a clock change makes ambiguous in its zone.
+    if value.utcoffset() == back.utcoffset() and value.replace(tzinfo=None) == back.replace(tzinfo=None):
+        return None
+    return Unlike(
+        place, f"{value.isoformat()} would come back as {back.isoformat()}: an offset has no seconds; use UTC"
+    )
 
 
 def _unlike_floats(value: float, back: float, place: Place) -> Unlike | None:
