@@ -61,7 +61,7 @@ class Head:
 
 def failure_to_json(failure: Failure | None) -> str | None:
     """The stored form of a failure."""
-    return None if failure is None else _json(asdict(failure))
+    return None if failure is None else writable_json(asdict(failure))
 
 
 def failure_from_json(text: str | None) -> Failure | None:
@@ -76,12 +76,12 @@ def _failure(raw: dict[str, Any]) -> Failure:
     return Failure(**fields)
 
 
-def _json(value: dict[str, Any]) -> str:
+def writable_json(value: Any) -> str:
     """JSON of what came from outside: a message or a model's text may hold halves of characters, which are escaped."""
     try:
-        return pydantic_core.to_json(value).decode()
+        return pydantic_core.to_json(value, inf_nan_mode="strings", bytes_mode="base64").decode()
     except pydantic_core.PydanticSerializationError:
-        return pydantic_core.to_json(_writable(value)).decode()
+        return pydantic_core.to_json(_writable(value), inf_nan_mode="strings", bytes_mode="base64").decode()
 
 
 def _writable(value: Any) -> Any:
@@ -108,7 +108,7 @@ def memory_of(head: Head) -> str:
         memory["cause"] = asdict(head.cause)
     if head.answer is not None:
         memory["answer"] = asdict(head.answer)
-    return _json(memory)
+    return writable_json(memory)
 
 
 def with_memory(head: Head, text: str) -> Head:

@@ -49,9 +49,16 @@ def failure_of(error: BaseException, state: str, *, attempts: int = 1, detail: s
     """The stored form of an exception."""
     bases = tuple(full_name(base) for base in type(error).__mro__ if base is not object)
     text = getattr(error, "text", "")
-    return Failure(
-        type(error).__name__, str(error) or type(error).__name__, state, attempts, bases, detail or str(text)[:20_000]
-    )
+    return Failure(type(error).__name__, _told(error), state, attempts, bases, detail or str(text)[:20_000])
+
+
+def _told(error: BaseException) -> str:
+    """What an exception says, in reasonable length; its class where it says nothing or cannot even say that."""
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001  the exception's class is author code, too
+        said = ""
+    return said[:5_000] or type(error).__name__
 
 
 @dataclass(frozen=True)

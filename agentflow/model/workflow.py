@@ -316,7 +316,8 @@ class Workflow(Groups[C], Generic[C, SD]):
     ) -> Any:
         """A person decides; the body returns the question."""
         chosen: dict[str, Any] = dict(options)
-        chosen["roles"] = tuple(options.get("roles", ()))
+        roles = options.get("roles", ())
+        chosen["roles"] = (roles,) if isinstance(roles, str) else tuple(roles)  # a lone string is one role
         spec = Spec(kind="human", outcome=outcome, answer=answer, expires=expires, **chosen)
         kind: Any = TimedHuman if expires is not None else Human
         return _making(kind, self, spec)

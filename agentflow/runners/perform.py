@@ -88,12 +88,12 @@ async def perform(work: Work, command: Perform | FailState) -> Event | Parked:
     """Do what a command says; come back with what happened."""
     if isinstance(command, FailState):
         return BodyFailed(work.store.now(), command.failure, GiveUp())
+    started = time.perf_counter()
     if work.head.answer is not None:
-        return _kept_answer(work)
+        return _kept_answer(work, started)
     scripted = work.script.take(work, work.state) if work.script is not None else None
     if scripted is not None:
         return _from_script(work, scripted)
-    started = time.perf_counter()
     try:
         match work.state.kind:
             case "step":
@@ -149,12 +149,14 @@ def _milliseconds(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
 
 
-def _kept_answer(work: Work) -> Event:
+def _kept_answer(work: Work, started: float) -> Event:
     """The answer whose guards raised: only they are evaluated again."""
     answer = work.head.answer
     assert answer is not None  # the caller looked
-    plan = work.definition.context
-    kept, difference = plan.apply(work.head.kept, answer.difference)
+    try:
+        kept, difference = work.definition.context.apply(work.head.kept, answer.difference)
+    except InvalidContext as error:  # the context's class has changed since
+        return _failed(work, error, started, final=True)
     return Answered(work.store.now(), answer.outcome, kept, difference, facts_of(answer.facts))
 
 

@@ -9,7 +9,7 @@ import pydantic_core
 
 from agentflow.engine.advance import Move
 from agentflow.engine.events import Facts
-from agentflow.engine.head import Head, failure_from_json, failure_to_json, memory_of, with_memory
+from agentflow.engine.head import Head, failure_from_json, failure_to_json, memory_of, with_memory, writable_json
 from agentflow.errors import IncompatibleDefinition
 from agentflow.model.context import Difference, Kept
 from agentflow.model.definition import Definition
@@ -19,7 +19,7 @@ from agentflow.store.rows import HistoryRow, RunRow, Standing
 
 def to_json(value: Any) -> str:
     """JSON text of plain values, models and dataclasses."""
-    return pydantic_core.to_json(value, inf_nan_mode="strings", bytes_mode="base64").decode()
+    return writable_json(value)
 
 
 def from_json(text: str | None) -> Any:

@@ -120,3 +120,18 @@ def test_a_failure_with_half_a_character_in_its_message_can_be_stored() -> None:
     assert failure is not None
     assert failure.message == "a \\ud800 name"
     assert failure.matches(ValueError)
+
+
+class Mute(Exception):
+    """An exception that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_exception_that_cannot_speak_is_told_by_its_class() -> None:
+    assert failure_of(Mute(), "work").message == "Mute"
+
+
+def test_a_failure_is_told_in_reasonable_length() -> None:
+    assert len(failure_of(ValueError("x" * 100_000), "work").message) == 5_000
