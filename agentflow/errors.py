@@ -18,6 +18,7 @@
     └── StoreError                 the database cannot be used
         ├── NotOurDatabase         the file or server holds something else
         ├── NewerSchema            a newer agentflow wrote it
+        ├── OlderSchema            an agentflow before the first release wrote it
         ├── StoreBusy              another process kept the write lock too long
         └── StoreUnavailable       it is full, read-only, or gone
 
@@ -44,6 +45,7 @@ __all__ = [
     "NotAllowed",
     "NotFound",
     "NotOurDatabase",
+    "OlderSchema",
     "RequestError",
     "RunError",
     "RunFailed",
@@ -138,6 +140,10 @@ class NotOurDatabase(StoreError):
 
 class NewerSchema(StoreError):
     """A newer agentflow wrote this database."""
+
+
+class OlderSchema(StoreError):
+    """An agentflow wrote this database whose tables this one does not read any more."""
 
 
 class StoreBusy(StoreError):

@@ -201,6 +201,7 @@ def _reopened(definition: Definition, row: RunRow, store: Store) -> Standing:
         status=next_status("failed", "retry"),
         failure=None,
         attempt=0,
+        lost=0,
         generation=head.generation + (1 if anew else 0),
     )
     return standing_of(again, store.now())

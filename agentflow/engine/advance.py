@@ -109,7 +109,7 @@ def _answered(definition: Definition, head: Head, event: Answered, strict: bool)
     try:
         return _fire(definition, used, name, event, strict, kept=event.kept, difference=event.difference)
     except GuardFailed as error:
-        return _end_failed(_with_answer(used, event), failure_of(error, head.state, attempts=head.attempt + 1))
+        return _end_failed(_with_answer(used, event), failure_of(error, head.state, attempts=head.number))
 
 
 def _with_answer(head: Head, event: Answered | BodyFailed | Expired) -> Head:
@@ -141,7 +141,7 @@ def _failed(definition: Definition, head: Head, event: BodyFailed, strict: bool)
     try:
         return _fire(definition, used, "failed", event, strict, failure=event.failure)
     except GuardFailed as error:
-        return _end_failed(used, failure_of(error, head.state, attempts=head.attempt + 1))
+        return _end_failed(used, failure_of(error, head.state, attempts=head.number))
 
 
 def _expired(definition: Definition, head: Head, event: Expired, strict: bool) -> Advance:
@@ -214,7 +214,7 @@ def _move(
         outcome="skipped" if skipped else outcome,
         target=target,
         visit=head.visit,
-        attempt=head.attempt + 1,
+        attempt=head.number,
         guards=guards,
         difference=difference,
         failure=failure,
@@ -224,7 +224,9 @@ def _move(
 
 def _enter(definition: Definition, head: Head, target: str, cause: Failure | None) -> Head:
     """The run one revision later, at its new place."""
-    moved = replace(head, revision=head.revision + 1, attempt=0, generation=0, answer=None, cause=cause, state=target)
+    moved = replace(
+        head, revision=head.revision + 1, attempt=0, lost=0, generation=0, answer=None, cause=cause, state=target
+    )
     if target in definition.ends:
         failed = definition.ends[target].failed
         status = next_status(head.status, "fail" if failed else "complete")

@@ -47,7 +47,8 @@ class Head:
     kept: Kept
     started_at: datetime
     entered_at: datetime  # the instant of the transition that led into this state
-    attempt: int = 0  # attempts that failed within this visit
+    attempt: int = 0  # attempts that failed within this visit: those that a `Retry` counts
+    lost: int = 0  # attempts within this visit that died with their process
     end: str | None = None
     cause: Failure | None = None  # the failure that led into this state
     failure: Failure | None = None  # why the run failed, if it did
@@ -57,6 +58,11 @@ class Head:
     rescued: bool = False  # whether the workflow's own .failed row was taken
     generation: int = 0  # how often an operator has retried this visit
     answer: KeptAnswer | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the attempt at hand, from 1: failed and lost ones came before it."""
+        return self.attempt + self.lost + 1
 
 
 def failure_to_json(failure: Failure | None) -> str | None:
@@ -100,6 +106,8 @@ def memory_of(head: Head) -> str:
     memory: dict[str, Any] = {"visits": head.visits, "entered": head.entered_at}
     if head.usage != Usage():
         memory["usage"] = [head.usage.llm_calls, head.usage.tokens, str(head.usage.cost)]
+    if head.lost:
+        memory["lost"] = head.lost
     if head.rescued:
         memory["rescued"] = True
     if head.generation:
@@ -122,6 +130,7 @@ def with_memory(head: Head, text: str) -> Head:
         visits=memory.get("visits", {}),
         entered_at=datetime.fromisoformat(memory["entered"]) if "entered" in memory else head.started_at,
         usage=Usage(usage[0], usage[1], Decimal(usage[2])) if usage else Usage(),
+        lost=memory.get("lost", 0),
         rescued=memory.get("rescued", False),
         generation=memory.get("generation", 0),
         cause=_failure(cause) if cause else None,

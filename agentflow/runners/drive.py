@@ -6,7 +6,6 @@ both carried out, so that a cancel never discards what was done.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -65,9 +64,10 @@ class Drive:
         head = await self._load()
         if self.row.standing.status == "cancelling" or self._cancel_wanted():
             return await self._cancelled(head)
-        if self.row.claims_without_progress > MAX_CRASHES:
-            return await self._crash_loop(head)
         lost = self._lost_attempts(head)
+        if self.row.claims_without_progress > MAX_CRASHES:
+            return await self._crash_loop(head, lost)
+        head = replace(head, lost=head.lost + len(lost))
         commands = next_commands(self.definition, head)
         while True:
             self._head = head
@@ -105,7 +105,7 @@ class Drive:
         check_accepts(self.definition, self.row)
         differences = await self.store.differences(self.row.id, self.row.revision)
         head = head_of(self.row, self.definition.context.load(differences))
-        self._yielded_at = time.monotonic()
+        self._yielded_at = asyncio.get_running_loop().time()
         if head.status in {"queued", "waiting"}:
             head = replace(head, status=next_status(head.status, "claim"))
         return replace(head, blocked=None)
@@ -115,22 +115,23 @@ class Drive:
 
     def _lost_attempts(self, head: Head) -> tuple[AttemptRow, ...]:
         """Rows of attempts that died with their process: written by whoever claims the run next."""
-        lost = AttemptRow(
-            revision=head.revision,
-            state=head.state,
-            visit=head.visit,
-            attempt=head.attempt + 1,
-            at=self.store.now(),
-            outcome="lost",
-            failure=None,
+        return tuple(
+            AttemptRow(
+                revision=head.revision,
+                state=head.state,
+                visit=head.visit,
+                attempt=number,
+                at=self.store.now(),
+                outcome="lost",
+                failure=None,
+            )
+            for number in range(head.number, head.number + self.row.claims_without_progress - 1)
         )
-        return (lost,) * (self.row.claims_without_progress - 1)
 
-    async def _crash_loop(self, head: Head) -> Ended:
-        count = self.row.claims_without_progress - 1
-        error = CrashLoop(f"the process died {count} times in state {head.state!r}")
+    async def _crash_loop(self, head: Head, lost: tuple[AttemptRow, ...]) -> Ended:
+        error = CrashLoop(f"the process died {len(lost)} times in state {head.state!r}")
         failed = replace(head, status=next_status(head.status, "fail"), failure=failure_of(error, head.state))
-        return await self._commit_standing(failed, release=True)
+        return await self._commit_standing(failed, release=True, attempts=lost)
 
     def _work(self, head: Head) -> Work:
         token = self.row.token
@@ -175,7 +176,7 @@ class Drive:
                 revision=head.revision,
                 state=head.state,
                 visit=head.visit,
-                attempt=head.attempt + 1,
+                attempt=head.number,
                 at=event.at,
                 outcome="failed",
                 failure=failure_to_json(failure),
@@ -292,7 +293,7 @@ class Drive:
             match reply:
                 case Committed():
                     if history is not None:
-                        self.row = replace(self.row, revision=history.revision, claims_without_progress=0)
+                        self.row = replace(self.row, revision=history.revision, claims_without_progress=1)
                     return asked
                 case LateResult():
                     return "lost"
@@ -306,7 +307,7 @@ class Drive:
     async def _be_fair(self) -> None:
         """Let other runs have the loop: commits do not suspend by themselves."""
         self._since_yield += 1
-        if self._since_yield >= FAIR_TRANSITIONS or time.monotonic() - self._yielded_at > FAIR_SECONDS:
+        if self._since_yield >= FAIR_TRANSITIONS or asyncio.get_running_loop().time() - self._yielded_at > FAIR_SECONDS:
             self._since_yield = 0
             await asyncio.sleep(0)
-            self._yielded_at = time.monotonic()
+            self._yielded_at = asyncio.get_running_loop().time()

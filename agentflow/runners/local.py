@@ -11,10 +11,10 @@ import logging
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol, TypeAlias
 
 from agentflow.engine.head import Head
 from agentflow.errors import AgentflowError, StoreError
@@ -44,6 +44,7 @@ class Settings:
     heartbeat: float = HEARTBEAT
     short_wait: timedelta = SHORT_WAIT
     on_commit: Callable[[Head], None] = lambda _: None
+    make_heart: "MakeHeart | None" = None  # a test without threads beats by itself
 
 
 @dataclass(slots=True)
@@ -71,9 +72,8 @@ class Trouble:
     error: Exception
     at: float
 
-    @property
-    def is_fresh(self) -> bool:
-        return time.monotonic() - self.at < 2 * TROUBLE
+    def is_fresh(self, now: float) -> bool:
+        return now - self.at < 2 * TROUBLE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class LocalRunner:
     _refused: dict[str, Exception] = field(default_factory=dict[str, Exception])
     _changed: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _loop_task: "asyncio.Task[None] | None" = None
-    _heart: "Heart | None" = None
+    _heart: "Beating | None" = None
     _stopping: bool = False
     _trouble: "Trouble | None" = None
     _unreleased: dict[str, Unreleased] = field(default_factory=dict[str, Unreleased])
@@ -120,7 +120,7 @@ class LocalRunner:
     async def until_changed(self, run: str) -> None:
         """Return when this process has committed something for the run, or after a moment: others may have."""
         trouble, self._trouble = self._trouble, None
-        if trouble is not None and trouble.is_fresh:
+        if trouble is not None and trouble.is_fresh(_clock()):
             raise trouble.error
         if run in self._refused:
             raise self._refused.pop(run)
@@ -185,7 +185,7 @@ class LocalRunner:
         if self._lost:
             await self._begin_session()
         for run, left in list(self._unreleased.items()):
-            if time.monotonic() >= left.not_before:
+            if _clock() >= left.not_before:
                 await self.store.release_run(run, left.token)
                 del self._unreleased[run]
         await self._claim_due()
@@ -193,16 +193,17 @@ class LocalRunner:
 
     def _note(self, error: Exception) -> None:
         """The store is in trouble: verbs that wait raise it, and the runner tries again."""
-        if self._trouble is None or not self._trouble.is_fresh:
+        if self._trouble is None or not self._trouble.is_fresh(_clock()):
             log.error("store in trouble, trying again: %s", error)
-        self._trouble = Trouble(error, time.monotonic())
+        self._trouble = Trouble(error, _clock())
         for event in self._changed.values():
             event.set()
 
     async def _begin_session(self) -> None:
         self._session = await self.store.open_session(f"{socket.gethostname()}:{os.getpid()}")
         self._lost = False
-        self._heart = Heart(self.store, self._session, self.settings.heartbeat, self._lose_everything)
+        make_heart = self.settings.make_heart or Heart
+        self._heart = make_heart(self.store, self._session, self.settings.heartbeat, self._lose_everything)
         self._heart.start()
 
     async def _end_session(self) -> None:
@@ -226,13 +227,10 @@ class LocalRunner:
         free = self.settings.concurrency - len(self._tasks)
         if free <= 0:
             return
-        if self.settings.everything:
-            rows = await self.store.claim_runs(self._session, limit=free, workflows=list(self.definitions))
-            for row in rows:
-                self._take(row)
-            return
-        for run in [run for run in self._wanted if run not in self._tasks][:free]:
-            for row in await self.store.claim_runs(self._session, limit=1, run=run, workflows=list(self.definitions)):
+        wanted = None if self.settings.everything else [run for run in self._wanted if run not in self._tasks]
+        if wanted is None or wanted:
+            known = list(self.definitions)
+            for row in await self.store.claim_runs(self._session, limit=free, runs=wanted, workflows=known):
                 self._take(row)
 
     def _take(self, row: RunRow) -> None:
@@ -265,7 +263,7 @@ class LocalRunner:
         try:
             await self._drive_or_block(row, drive)
         except StoreError as error:
-            self._unreleased[row.id] = Unreleased(drive.row.token or "", time.monotonic() + TROUBLE)
+            self._unreleased[row.id] = Unreleased(drive.row.token or "", _clock() + TROUBLE)
             self._note(error)
 
     async def _drive_or_block(self, row: RunRow, drive: Drive) -> None:
@@ -309,6 +307,26 @@ class LocalRunner:
         self._lost = True
         for held in list(self._tasks.values()):
             held.task.get_loop().call_soon_threadsafe(held.task.cancel)
+
+
+def _clock() -> float:
+    """Seconds on the clock of the loop, which a test may replace."""
+    return asyncio.get_running_loop().time()
+
+
+class Beating(Protocol):
+    """What keeps a session alive."""
+
+    def start(self) -> None:
+        """Begin to renew the lease."""
+        ...
+
+    def stop(self) -> None:
+        """Renew it no more."""
+        ...
+
+
+MakeHeart: TypeAlias = Callable[[Store, str, float, Callable[[], None]], Beating]
 
 
 class Heart(threading.Thread):

@@ -131,10 +131,10 @@ def _answered(work: Work, context: Context, outcome: Enum | None, facts: Facts) 
 
 def _failed(work: Work, error: BaseException, started: float, *, final: bool = False) -> Event:
     now = work.store.now()
-    attempt = work.head.attempt + 1
+    attempt = work.head.number
     spec = work.state.spec
     retry = None if final else spec.retry
-    policy = verdict(retry, error, attempt=attempt, entered_at=work.head.entered_at, now=now)
+    policy = verdict(retry, error, attempt=work.head.attempt + 1, entered_at=work.head.entered_at, now=now)
     facts = Facts(duration_ms=_milliseconds(started))
     if isinstance(error, StoreFailed):
         return Broken(now, failure_of(error, work.head.state, attempts=attempt), work.used)
@@ -181,7 +181,7 @@ async def _step(work: Work, started: float) -> Event:
         "services": await work.resources.services(work.definition),
         "id": work.head.run,
         "visit": work.head.visit,
-        "attempt": work.head.attempt + 1,
+        "attempt": work.head.number,
         "now": work.head.entered_at,
         "ledger": _ledger(work, context),
     }

@@ -80,7 +80,6 @@ def first_row(head: Head, difference: Difference) -> HistoryRow:
         attempt=0,
         duration_ms=None,
         difference=difference.text(),
-        whole=True,
     )
 
 

@@ -55,7 +55,6 @@ def history_columns(run: str, row: HistoryRow) -> dict[str, Any]:
         "attempt": row.attempt,
         "duration_ms": row.duration_ms,
         "difference": row.difference,
-        "whole": 1 if row.whole else 0,
         "guards": row.guards,
         "answer": row.answer,
         "failure": row.failure,
@@ -117,6 +116,9 @@ def new_run_columns(new: NewRun, now: int, *, is_over: bool) -> dict[str, Any]:
         "batch": new.batch,
         "parent": new.parent,
         "root": new.root,
+        "origin": new.origin,
+        "origin_revision": new.origin_revision,
+        "holds_effects": int(new.holds_effects),
         "created_at": now,
         "updated_at": now,
         "ended_at": now if is_over else None,
@@ -157,7 +159,7 @@ INSTANTS = frozenset(
     }
 )  # fmt: skip
 LISTS = frozenset({"outcomes", "roles"})
-TRUTHS = frozenset({"paused", "whole"})
+TRUTHS = frozenset({"paused", "holds_effects"})
 
 INTO: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(INSTANTS, to_number),

@@ -4,14 +4,25 @@ Each method first finds out whether it can do all of its work, and only then cha
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from agentflow.errors import NotFound, StoreError
+from agentflow.errors import NotFound, RequestError, StoreError
 from agentflow.store.instants import in_utc, with_instants_in_utc
+from agentflow.store.memory_rows import (
+    begun_again,
+    commit_in_utc,
+    fits,
+    freed,
+    given_back,
+    is_known,
+    is_past,
+    new_row,
+    standing_in,
+)
 from agentflow.store.rows import (
     TERMINAL,
     AttemptRow,
@@ -29,6 +40,7 @@ from agentflow.store.rows import (
     EffectStatus,
     Existing,
     HistoryRow,
+    Joined,
     LateResult,
     NewRun,
     Requested,
@@ -41,6 +53,8 @@ from agentflow.store.rows import (
 )
 from agentflow.store.settling import LEASE, begun_row, refusal
 
+NO_DATABASE = "run.transaction: the store memory: has no database that your statements could join; use sqlite:///..."
+
 
 @dataclass(slots=True)
 class Kept:
@@ -52,7 +66,6 @@ class Kept:
     attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
     commands: list[CommandRow] = field(default_factory=list[CommandRow])
     waits: list[str] = field(default_factory=list[str])
-    effects: list[str] = field(default_factory=list[str])
 
 
 class MemoryStore:
@@ -106,7 +119,7 @@ class MemoryStore:
         """End the session: its runs are free to be claimed at once."""
         now = self.now()
         with self._lock:
-            self._end_session(session, now)
+            self._end_session(session, now, is_dead=False)
 
     async def sessions(self) -> Sequence[SessionRow]:
         """All sessions that have not been stopped, with the runs they hold."""
@@ -121,20 +134,21 @@ class MemoryStore:
         row = None if session is None else self._sessions.get(session)
         return row is not None and row.stopped_at is None and row.lease_until > now
 
-    def _end_session(self, session: str, now: datetime) -> None:
+    def _end_session(self, session: str, now: datetime, *, is_dead: bool) -> None:
         row = self._sessions.get(session)
         if row is None or row.stopped_at is not None:
             return
         self._sessions[session] = replace(row, stopped_at=now)
         for run in list(self._held.get(session, ())):
-            self._put(_freed(self._runs[run].row, now))
+            held = self._runs[run].row
+            self._put(freed(held if is_dead else given_back(held), now))
 
     # --- runs --------------------------------------------------------------------------------------------------
 
     async def create_run(self, new: NewRun) -> Created | Existing:
         """Create a run with its revision 0, or find the one of that id."""
         now = self.now()
-        row = _new_row(new, now)
+        row = new_row(new, now)
         first = with_instants_in_utc(new.history, "at")
         with self._lock:
             if new.id in self._runs:
@@ -144,17 +158,25 @@ class MemoryStore:
         return Created(row)
 
     async def claim_runs(
-        self, session: str, *, limit: int, run: str | None = None, workflows: Sequence[tuple[str, int]] | None = None
+        self,
+        session: str,
+        *,
+        limit: int,
+        runs: Sequence[str] | None = None,
+        workflows: Sequence[tuple[str, int]] | None = None,
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token."""
         now = self.now()
         known = None if workflows is None else frozenset(workflows)
+        listed = None if runs is None else frozenset(runs)
         with self._lock:
             self._free_runs_of_the_dead(session, now)
             own = self._sessions.get(session)
             if own is None or own.stopped_at is not None:
                 return ()
-            due = [self._runs[name] for name, at in self._due.items() if at <= now and run in {None, name}]
+            due = [
+                self._runs[name] for name, at in self._due.items() if at <= now and (listed is None or name in listed)
+            ]
             fit = [kept for kept in due if known is None or (kept.row.workflow, kept.row.version) in known]
             fit.sort(key=lambda kept: (self._due[kept.row.id], kept.seq))
             return [self._claim(kept.row, session, now) for kept in fit[: max(limit, 0)]]
@@ -162,7 +184,7 @@ class MemoryStore:
     def _free_runs_of_the_dead(self, session: str, now: datetime) -> None:
         for holder in [name for name, held in self._held.items() if held and name != session]:
             if not self._is_live(holder, now):
-                self._end_session(holder, now)
+                self._end_session(holder, now, is_dead=True)
 
     def _claim(self, row: RunRow, session: str, now: datetime) -> RunRow:
         standing = row.standing
@@ -180,8 +202,10 @@ class MemoryStore:
 
     async def commit(self, commit: Commit) -> CommitReply:
         """Write all of it in one transaction, or nothing."""
+        if commit.joined:
+            raise RequestError(NO_DATABASE)
         now = self.now()
-        commit = _in_utc(commit)
+        commit = commit_in_utc(commit)
         with self._lock:
             kept = self._runs.get(commit.run)
             if kept is None or (kept.row.revision, kept.row.token) != (commit.expected_revision, commit.token):
@@ -206,8 +230,9 @@ class MemoryStore:
         if commit.release and self._is_answered(kept, standing):
             standing = replace(standing, due_at=now)
         return replace(
-            _standing_in(row, standing, now),
+            standing_in(row, standing, now),
             revision=commit.revision,
+            claims_without_progress=0 if commit.release else 1,
             session=None if commit.release else row.session,
             token=None if commit.release else row.token,
             request=None if commit.clear_request else row.request,
@@ -231,6 +256,10 @@ class MemoryStore:
         for wait in commit.opens:
             self._waits[wait.id] = wait
             self._runs[wait.run].waits.append(wait.id)
+        for key in commit.settles:
+            effect = self._effects.get(key)
+            if effect is not None and (effect.token, effect.status) == (commit.token, "claimed"):
+                self._effects[key] = replace(effect, status="done", settled_at=now)
 
     def _close_waits(self, names: Iterable[str], now: datetime) -> None:
         for name in names:
@@ -244,8 +273,7 @@ class MemoryStore:
             kept = self._runs.get(run)
             if kept is None or kept.row.token is None or kept.row.token != token:
                 return
-            claims = max(kept.row.claims_without_progress - 1, 0)
-            self._put(replace(_freed(kept.row, now), claims_without_progress=claims))
+            self._put(freed(given_back(kept.row), now))
 
     async def run(self, run: str) -> RunRow | None:
         """The run's row."""
@@ -255,7 +283,7 @@ class MemoryStore:
     async def runs(self, wanted: RunFilter) -> Sequence[RunRow]:
         """Rows of runs, newest first."""
         with self._lock:
-            fit = [kept for kept in reversed(self._runs.values()) if _fits(kept.row, wanted)]
+            fit = [kept for kept in reversed(self._runs.values()) if fits(kept.row, wanted)]
             if wanted.after is not None:
                 last = self._seq(wanted.after) if wanted.after in self._runs else 0
                 fit = [kept for kept in fit if kept.seq < last]
@@ -264,7 +292,7 @@ class MemoryStore:
     async def count_runs(self, wanted: RunFilter) -> int:
         """How many runs fit, whatever the filter's page."""
         with self._lock:
-            return sum(_fits(kept.row, wanted) for kept in self._runs.values())
+            return sum(fits(kept.row, wanted) for kept in self._runs.values())
 
     async def history(self, run: str, *, after: int = -1, limit: int | None = None) -> Sequence[HistoryRow]:
         """History rows with a revision above `after`, in order."""
@@ -275,9 +303,12 @@ class MemoryStore:
     async def differences(self, run: str, revision: int) -> Sequence[str]:
         """Differences whose fold, in order, is the context at that revision."""
         with self._lock:
-            rows = [row for row in self._runs[run].history if row.revision <= revision] if run in self._runs else []
-        whole = next((at for at in range(len(rows) - 1, -1, -1) if rows[at].whole), 0)
-        return [row.difference for row in rows[whole:]]
+            rows = self._runs[run].history[: revision + 1] if run in self._runs else []
+        return [row.difference for row in rows]
+
+    async def condense(self, run: str) -> int:
+        """Nothing to fold: all of it is in memory."""
+        return 0
 
     async def attempts(self, run: str) -> Sequence[AttemptRow]:
         """Attempts that failed or were lost, in order."""
@@ -317,7 +348,7 @@ class MemoryStore:
             kept = self._runs.get(command.run)
             if kept is None:
                 raise NotFound(f"there is no run {command.run!r}")
-            if _is_known(kept, command):
+            if is_known(kept.commands, command):
                 return False
             kept.commands.append(command)
             if word is not None:
@@ -333,12 +364,12 @@ class MemoryStore:
         command, standing = with_instants_in_utc(command, "at"), with_instants_in_utc(standing, "due_at")
         with self._lock:
             kept = self._runs.get(command.run)
-            if kept is None or _is_known(kept, command):
+            if kept is None or is_known(kept.commands, command):
                 return False
             if kept.row.session is not None or kept.row.control_seq != expected_control_seq:
                 return False
             kept.commands.append(command)
-            self._put(replace(_standing_in(kept.row, standing, now), control_seq=expected_control_seq + 1))
+            self._put(replace(standing_in(kept.row, standing, now), control_seq=expected_control_seq + 1))
             if standing.status in TERMINAL:
                 self._close_waits(kept.waits, now)
         return True
@@ -380,7 +411,7 @@ class MemoryStore:
             if wait.status != "open":
                 return DecisionReply(refusal(wait, decision), wait)
             self._wake(wait.run, now)
-            if _is_past(wait, now):
+            if is_past(wait, now):
                 return DecisionReply("late", wait)
             decided = replace(
                 wait,
@@ -400,7 +431,7 @@ class MemoryStore:
         now = self.now()
         with self._lock:
             row = self._waits.get(wait)
-            if row is None or row.status != "open" or not _is_past(row, now):
+            if row is None or row.status != "open" or not is_past(row, now):
                 return row
             self._wake(row.run, now)
             self._waits[wait] = expired = replace(row, status="expired", closed_at=now)
@@ -423,10 +454,8 @@ class MemoryStore:
                 other = self._effects[self._once_per[business]]
                 return EffectFound(other, self._holds(other, now))
             row = begun_row(claim, kept.row.session, now)
-            if own is None:
-                kept.effects.append(row.key)
-            else:
-                row = replace(own, **_again(row), generation=own.generation + 1)
+            if own is not None:
+                row = replace(own, **begun_again(row))
             self._effects[row.key] = row
             if business is not None:
                 self._once_per[business] = row.key
@@ -462,10 +491,43 @@ class MemoryStore:
                 self._once_per.pop((row.workflow, row.name, row.once_per), None)
         return True
 
-    async def effects(self, run: str) -> Sequence[EffectRow]:
-        """The ledger of a run, in the order in which effects were begun."""
+    async def effect(self, key: str) -> EffectRow | None:
+        """One effect."""
         with self._lock:
-            return [self._effects[key] for key in self._runs[run].effects] if run in self._runs else []
+            return self._effects.get(key)
+
+    async def effects(
+        self, *, run: str | None = None, status: EffectStatus | None = None, limit: int | None = None
+    ) -> Sequence[EffectRow]:
+        """The ledger, in the order in which effects were begun."""
+        with self._lock:
+            rows = [row for row in self._effects.values() if run in {None, row.run} and status in {None, row.status}]
+        return rows if limit is None else rows[: max(limit, 0)]
+
+    async def resolve_effect(
+        self, command: CommandRow, key: str, status: EffectStatus, *, result: str | None = None
+    ) -> bool:
+        """Settle an effect by hand; False, and nothing is written, if it is settled, at work, or not of that run."""
+        now = self.now()
+        command = with_instants_in_utc(command, "at")
+        with self._lock:
+            row, kept = self._effects.get(key), self._runs.get(command.run)
+            if row is None or kept is None or row.run != command.run or is_known(kept.commands, command):
+                return False
+            is_open = row.status == "unclear" or (row.status == "claimed" and kept.row.token != row.token)
+            if not is_open:
+                return False
+            self._effects[key] = replace(row, status=status, result=result, settled_at=now)
+            if status == "not_happened" and row.once_per is not None:
+                self._once_per.pop((row.workflow, row.name, row.once_per), None)
+            kept.commands.append(command)
+        return True
+
+    # --- statements of authors -----------------------------------------------------------------------------------
+
+    def join(self, statement: Any, parameters: Mapping[str, object] | None) -> Joined:
+        """Refuse it: there is no database to join. Raises `RequestError`."""
+        raise RequestError(NO_DATABASE)
 
     # --- values ------------------------------------------------------------------------------------------------
 
@@ -482,82 +544,3 @@ class MemoryStore:
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def _new_row(new: NewRun, now: datetime) -> RunRow:
-    standing = with_instants_in_utc(new.standing, "due_at")
-    return RunRow(
-        id=new.id,
-        workflow=new.workflow,
-        version=new.version,
-        shape=new.shape,
-        revision=new.history.revision,
-        standing=standing,
-        paused=False,
-        session=None,
-        token=None,
-        claims_without_progress=0,
-        control_seq=0,
-        request=None,
-        fingerprint=new.fingerprint,
-        batch=new.batch,
-        parent=new.parent,
-        root=new.root,
-        created_at=now,
-        updated_at=now,
-        ended_at=now if standing.status in TERMINAL else None,
-    )
-
-
-def _in_utc(commit: Commit) -> Commit:
-    """The commit with all its instants in UTC. Raises `InvalidInput` for a naive one."""
-    return replace(
-        commit,
-        standing=with_instants_in_utc(commit.standing, "due_at"),
-        history=None if commit.history is None else with_instants_in_utc(commit.history, "at"),
-        attempts=tuple(with_instants_in_utc(row, "at", "retry_at") for row in commit.attempts),
-        opens=tuple(with_instants_in_utc(row, "due_at", "opened_at", "closed_at") for row in commit.opens),
-    )
-
-
-def _standing_in(row: RunRow, standing: Standing, now: datetime) -> RunRow:
-    """The row in its new standing: a run that has ended is no longer paused."""
-    is_over = standing.status in TERMINAL
-    return replace(
-        row,
-        standing=standing,
-        paused=row.paused and not is_over,
-        claims_without_progress=0,
-        updated_at=now,
-        ended_at=now if is_over else None,
-    )
-
-
-def _freed(row: RunRow, now: datetime) -> RunRow:
-    standing = row.standing
-    if standing.status not in TERMINAL:
-        status = "queued" if standing.status == "running" else standing.status
-        standing = replace(standing, status=status, due_at=now)
-    return replace(row, standing=standing, session=None, token=None, updated_at=now)
-
-
-def _fits(row: RunRow, wanted: RunFilter) -> bool:
-    return (
-        wanted.workflow in {None, row.workflow}
-        and wanted.status in {None, row.standing.status}
-        and wanted.batch in {None, row.batch}
-    )
-
-
-def _is_known(kept: Kept, command: CommandRow) -> bool:
-    return command.request is not None and any(past.request == command.request for past in kept.commands)
-
-
-def _is_past(wait: WaitRow, now: datetime) -> bool:
-    return wait.due_at is not None and wait.due_at <= now
-
-
-def _again(row: EffectRow) -> dict[str, Any]:
-    """What changes when an effect is begun once more."""
-    names = ("status", "once_per", "token", "session", "result", "error", "claimed_at", "settled_at")
-    return {name: getattr(row, name) for name in names}

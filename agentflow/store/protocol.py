@@ -4,9 +4,9 @@ A method returns once its work is durable. A method that cannot do its work rais
 nothing. The store owns the clock: due times, leases and expiries are compared with its `now()`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentflow.store.rows import (
     AttemptRow,
@@ -23,6 +23,7 @@ from agentflow.store.rows import (
     EffectStatus,
     Existing,
     HistoryRow,
+    Joined,
     NewRun,
     RunFilter,
     RunRow,
@@ -73,18 +74,24 @@ class Store(Protocol):
         ...
 
     async def claim_runs(
-        self, session: str, *, limit: int, run: str | None = None, workflows: Sequence[tuple[str, int]] | None = None
+        self,
+        session: str,
+        *,
+        limit: int,
+        runs: Sequence[str] | None = None,
+        workflows: Sequence[tuple[str, int]] | None = None,
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token.
 
         Sets status `running` for queued and waiting runs; `cancelling` and `compensating` stay. A run that is
-        paused is not taken, and a terminal run never. Raises `claims_without_progress` by one. With `run`, only
-        that one. `workflows` names the (name, version) pairs that the caller knows.
+        paused is not taken, and a terminal run never. Raises `claims_without_progress` by one. With `runs`, only
+        those ids. `workflows` names the (name, version) pairs that the caller knows.
         """
         ...
 
     async def commit(self, commit: Commit) -> CommitReply:
-        """Write all of it in one transaction, or nothing. Every commit resets `claims_without_progress`.
+        """Write all of it in one transaction, or nothing. Every commit resets `claims_without_progress`, to 0 with
+        `release`, else to 1, for the claim that goes on.
 
         With `release`, a standing that was decided upon meanwhile (a wait of it is no longer open) becomes due at
         once, so that no wake-up is lost.
@@ -115,6 +122,13 @@ class Store(Protocol):
 
     async def differences(self, run: str, revision: int) -> Sequence[str]:
         """Differences whose fold, in order, is the context at that revision."""
+        ...
+
+    async def condense(self, run: str) -> int:
+        """Fold each whole segment of 256 revisions (0 to 255, 256 to 511, ...) that is not folded yet into one row.
+
+        Loading gets cheaper by it and nothing else changes; the number of segments written.
+        """
         ...
 
     async def attempts(self, run: str) -> Sequence[AttemptRow]:
@@ -170,7 +184,8 @@ class Store(Protocol):
     async def begin_effect(self, claim: EffectClaim) -> EffectBegun | EffectFound | None:
         """Record the intention, or find what was recorded under that key or `once_per`; None if the lease is lost.
 
-        A row found as `not_happened` is begun again under the same key.
+        A row found as `not_happened` is begun again under the same key. `once_per` is unique per workflow and name
+        among the effects that are not `not_happened`.
         """
         ...
 
@@ -190,8 +205,33 @@ class Store(Protocol):
         """
         ...
 
-    async def effects(self, run: str) -> Sequence[EffectRow]:
-        """The ledger of a run, in the order in which effects were begun."""
+    async def effect(self, key: str) -> EffectRow | None:
+        """One effect."""
+        ...
+
+    async def effects(
+        self, *, run: str | None = None, status: EffectStatus | None = None, limit: int | None = None
+    ) -> Sequence[EffectRow]:
+        """The ledger, in the order in which effects were begun."""
+        ...
+
+    async def resolve_effect(
+        self, command: CommandRow, key: str, status: EffectStatus, *, result: str | None = None
+    ) -> bool:
+        """Settle by hand an effect that is `unclear`, or `claimed` by a claim that no longer stands; its run is
+        `command.run`, and the command is recorded with it.
+
+        False, and nothing is written, if it is settled, at work, not of that run, or the command's `request` id is
+        known.
+        """
+        ...
+
+    # Statements of authors
+
+    def join(self, statement: Any, parameters: Mapping[str, object] | None) -> Joined:
+        """Take a SQLAlchemy Core statement for `Commit.joined`. Raises `RequestError` where there is no database to
+        join, and `InvalidInput` for what its dialect cannot express.
+        """
         ...
 
     # Values that are stored once, under their digest

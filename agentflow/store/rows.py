@@ -4,9 +4,10 @@ The store knows no workflow and no context: it sees names, numbers, instants and
 together is one `Commit`. This module imports nothing of agentflow, so that every layer may use it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 RunStatus: TypeAlias = Literal[
     "queued", "running", "waiting", "cancelling", "compensating", "completed", "failed", "cancelled"
@@ -44,13 +45,16 @@ class RunRow:
     paused: bool
     session: str | None  # which worker session drives it
     token: str | None  # fresh at each claim; every write of that worker names it
-    claims_without_progress: int
+    claims_without_progress: int  # since the last commit; above 1, workers died with the run in their hands
     control_seq: int  # raised by every command
     request: str | None  # JSON: what a command asks of the run, e.g. {"cancel": {...}}
     fingerprint: str  # digest of workflow and input: tells an idempotent start from a conflict
     batch: str | None
     parent: str | None
     root: str | None
+    origin: str | None  # the run that it was forked from
+    origin_revision: int | None
+    holds_effects: bool  # whether effects that its origin did not record are held back
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
@@ -70,7 +74,6 @@ class HistoryRow:
     attempt: int  # the attempt that answered, from 1
     duration_ms: float | None
     difference: str  # JSON of what changed in the context
-    whole: bool = False  # whether the difference touches every field
     guards: str | None = None  # JSON: [[guard, result], ...] in the order of evaluation, None if there were none
     answer: str | None = None  # JSON: reason, data, confidence, wait, ... as the state answered
     failure: str | None = None  # JSON
@@ -124,6 +127,14 @@ class WaitRow:
     request: str | None = None  # the id under which the decision was sent
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A statement of the author's that joins a commit."""
+
+    statement: Any  # an Executable of SQLAlchemy Core
+    parameters: Mapping[str, object] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """All that one step of a run writes, in one transaction or not at all.
@@ -141,6 +152,8 @@ class Commit:
     attempts: tuple[AttemptRow, ...] = ()
     opens: tuple[WaitRow, ...] = ()
     closes: tuple[str, ...] = ()  # ids of waits that are over: open ones become `closed`, others stay as they are
+    settles: tuple[str, ...] = ()  # keys of effects begun under `token` that are done by this commit, without a result
+    joined: tuple[Joined, ...] = ()  # the author's statements, in order; they run last
     release: bool = False  # give the claim back: session and token become None
     clear_request: bool = False  # the request that was seen is carried out
 
@@ -166,7 +179,15 @@ class Requested:
     row: RunRow
 
 
-CommitReply: TypeAlias = Committed | LateResult | Requested
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The database refused one of the author's statements (`Commit.joined`): nothing was written."""
+
+    number: int  # which one, from 0
+    error: str
+
+
+CommitReply: TypeAlias = Committed | LateResult | Requested | Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +204,9 @@ class NewRun:
     batch: str | None = None
     parent: str | None = None
     root: str | None = None
+    origin: str | None = None
+    origin_revision: int | None = None
+    holds_effects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +272,7 @@ class EffectClaim:
     state: str
     visit: int
     item: str | None = None
+    generation: int = 0
     workflow: str
     once_per: str | None = None
 
@@ -262,7 +287,7 @@ class EffectRow:
     state: str
     visit: int
     item: str | None
-    generation: int
+    generation: int  # how often an operator had retried the visit when it was begun
     workflow: str
     once_per: str | None
     status: EffectStatus

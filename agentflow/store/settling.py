@@ -17,7 +17,7 @@ def begun_row(claim: EffectClaim, session: str | None, now: datetime) -> EffectR
         state=claim.state,
         visit=claim.visit,
         item=claim.item,
-        generation=0,
+        generation=claim.generation,
         workflow=claim.workflow,
         once_per=claim.once_per,
         status="claimed",

@@ -14,8 +14,10 @@ from typing import Any
 from uuid import uuid4
 
 from agentflow.errors import ConfigurationError, NotFound, StoreUnavailable
+from agentflow.store import ledger_statements as ledger
 from agentflow.store import statements as sql
 from agentflow.store.instants import from_number_or_none, in_utc, to_number
+from agentflow.store.joining import StatementRefused, execute_on_sqlite, joined
 from agentflow.store.mapping import (
     RUN_NAMES,
     columns_of,
@@ -27,7 +29,7 @@ from agentflow.store.mapping import (
     standing_columns,
 )
 from agentflow.store.opening import sqlite_path
-from agentflow.store.prepared import Statement
+from agentflow.store.prepared import SQLITE, Statement
 from agentflow.store.rows import (
     TERMINAL,
     AttemptRow,
@@ -45,8 +47,10 @@ from agentflow.store.rows import (
     EffectStatus,
     Existing,
     HistoryRow,
+    Joined,
     LateResult,
     NewRun,
+    Refused,
     Requested,
     RunFilter,
     RunRow,
@@ -55,6 +59,7 @@ from agentflow.store.rows import (
     WaitRow,
     WaitStatus,
 )
+from agentflow.store.segments import LENGTH, fold, whole_segments
 from agentflow.store.session_locks import SessionLocks
 from agentflow.store.settling import LEASE, begun_row, refusal
 from agentflow.store.sqlite_connection import PATIENCE, Connection, Row, Synchronous, Writing
@@ -149,7 +154,7 @@ class SqliteStore:
     async def close_session(self, session: str) -> None:
         """End the session: its runs are free to be claimed at once."""
         with self._writer as writing:
-            _end_session(writing, session, self._now())
+            _end_session(writing, session, self._now(), is_dead=False)
         self._locks.give(session)
 
     async def sessions(self) -> Sequence[SessionRow]:
@@ -180,7 +185,12 @@ class SqliteStore:
         return Created(run_of(created))
 
     async def claim_runs(
-        self, session: str, *, limit: int, run: str | None = None, workflows: Sequence[tuple[str, int]] | None = None
+        self,
+        session: str,
+        *,
+        limit: int,
+        runs: Sequence[str] | None = None,
+        workflows: Sequence[tuple[str, int]] | None = None,
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token."""
         now = self._now()
@@ -192,13 +202,13 @@ class SqliteStore:
             "token": f"{uuid4().hex}.",
             "now": now,
             "limit": max(limit, 0),
-            "run": run,
+            "runs": json.dumps(runs),
             "workflows": json.dumps(workflows),
         }
-        claim = sql.claim_due(one=run is not None, known_only=workflows is not None)
+        claim = sql.claim_due(listed_only=runs is not None, known_only=workflows is not None)
         with self._writer as writing:
             for holder in dead:
-                _end_session(writing, holder, now)
+                _end_session(writing, holder, now, is_dead=True)
             claimed = writing.rows(claim, values)
         for holder in dead:
             self._locks.forget(holder)
@@ -213,17 +223,13 @@ class SqliteStore:
         now = self._now()
         columns = commit_columns(commit, now, is_over=commit.standing.status in TERMINAL)
         advance = sql.advance_and_release_run if commit.release else sql.advance_run
-        with self._writer as writing:
-            if writing.change(advance, columns) == 0:
-                return _why_late(writing, commit)
-            if commit.history is not None:
-                writing.change(sql.add_history, history_columns(commit.run, commit.history))
-            for attempt in commit.attempts:
-                writing.change(sql.add_attempt, columns_of(attempt, run=commit.run))
-            for closed in commit.closes:
-                writing.change(sql.close_wait, {"id": closed, "run": commit.run, "now": now})
-            for opened in commit.opens:
-                writing.change(sql.open_wait, columns_of(opened))
+        try:
+            with self._writer as writing:
+                if writing.change(advance, columns) == 0:
+                    return _why_late(writing, commit)
+                _add_rows(writing, commit, now)
+        except StatementRefused as refused:
+            return Refused(refused.number, str(refused))
         return Committed()
 
     async def release_run(self, run: str, token: str) -> None:
@@ -254,7 +260,21 @@ class SqliteStore:
 
     async def differences(self, run: str, revision: int) -> Sequence[str]:
         """Differences whose fold, in order, is the context at that revision."""
-        return [row[0] for row in self._query(sql.differences_since_whole, {"run": run, "revision": revision})]
+        folded = self._query(sql.segments_before, {"run": run, "number": whole_segments(revision)})
+        rest = {"run": run, "first": LENGTH * len(folded), "last": revision}
+        return [row[0] for row in (*folded, *self._query(sql.differences_between, rest))]
+
+    async def condense(self, run: str) -> int:
+        """Fold each whole segment that is not folded yet into one row; the number of segments written."""
+        rows = self._query(sql.one_run, {"id": run})
+        revision = run_of(rows[0]).revision if rows else -1
+        first: int = self._query(sql.count_segments, {"run": run})[0][0]
+        for number in range(first, whole_segments(revision)):
+            span = {"run": run, "first": LENGTH * number, "last": LENGTH * (number + 1) - 1}
+            difference = fold(row[0] for row in self._query(sql.differences_between, span))
+            with self._writer as writing:
+                writing.change(sql.add_segment, {"run": run, "number": number, "difference": difference})
+        return max(0, whole_segments(revision) - first)
 
     async def attempts(self, run: str) -> Sequence[AttemptRow]:
         """Attempts that failed or were lost, in order."""
@@ -358,15 +378,15 @@ class SqliteStore:
             if held is None or held[0] != claim.token:
                 return None
             begun = columns_of(begun_row(claim, held[1], now))
-            row = writing.row(sql.effect_of_key, begun)
+            row = writing.row(ledger.effect_of_key, begun)
             own = None if row is None else row_of(EffectRow, row)
             if own is not None and own.status != "not_happened":
                 return EffectFound(own, self._is_alive(writing, own, to_number(now)))
-            taken = writing.row(sql.effect_once_per, begun)
+            taken = writing.row(ledger.effect_once_per, begun)
             if taken is not None:
                 other = row_of(EffectRow, taken)
                 return EffectFound(other, self._is_alive(writing, other, to_number(now)))
-            begin = sql.begin_effect if own is None else sql.begin_effect_again
+            begin = ledger.begin_effect if own is None else ledger.begin_effect_again
             return EffectBegun(row_of(EffectRow, writing.rows(begin, begun)[0]))
 
     def _is_alive(self, writing: Writing, effect: EffectRow, now: int) -> bool:
@@ -400,35 +420,81 @@ class SqliteStore:
             "now": self._now(),
         }
         with self._writer as writing:
-            return writing.change(sql.settle_effect, values) == 1
+            return writing.change(ledger.settle_effect, values) == 1
 
-    async def effects(self, run: str) -> Sequence[EffectRow]:
-        """The ledger of a run, in the order in which effects were begun."""
-        return [row_of(EffectRow, row) for row in self._query(sql.effects_of_run, {"run": run})]
+    async def effect(self, key: str) -> EffectRow | None:
+        """One effect."""
+        rows = self._query(ledger.effect_of_key, {"key": key})
+        return row_of(EffectRow, rows[0]) if rows else None
+
+    async def effects(
+        self, *, run: str | None = None, status: EffectStatus | None = None, limit: int | None = None
+    ) -> Sequence[EffectRow]:
+        """The ledger, in the order in which effects were begun."""
+        wanted = {name: value for name, value in (("run", run), ("status", status)) if value is not None}
+        most = NO_LIMIT if limit is None else max(limit, 0)
+        rows = self._query(ledger.list_effects(frozenset(wanted)), {**wanted, "limit": most})
+        return [row_of(EffectRow, row) for row in rows]
+
+    async def resolve_effect(
+        self, command: CommandRow, key: str, status: EffectStatus, *, result: str | None = None
+    ) -> bool:
+        """Settle an effect by hand; False, and nothing is written, if it is settled, at work, or not of that run."""
+        values = {"key": key, "run": command.run, "status": status, "result": result, "now": self._now()}
+        with self._writer as writing:
+            known = {"run": command.run, "request": command.request}
+            if command.request is not None and writing.row(sql.command_of_request, known) is not None:
+                return False
+            if writing.change(ledger.resolve_effect, values) == 0:
+                return False
+            writing.change(sql.record_command, columns_of(command))
+        return True
+
+    # --- statements of authors -----------------------------------------------------------------------------------
+
+    def join(self, statement: Any, parameters: Mapping[str, object] | None) -> Joined:
+        """Take a statement for `Commit.joined`. Raises `InvalidInput` for what SQLite cannot express."""
+        return joined(statement, parameters, SQLITE)
 
     # --- values ------------------------------------------------------------------------------------------------
 
     async def keep_value(self, digest: str, text: str) -> None:
         """Store a text under its digest, once."""
         with self._writer as writing:
-            writing.change(sql.keep_value, {"digest": digest, "text": text})
+            writing.change(ledger.keep_value, {"digest": digest, "text": text})
 
     async def value(self, digest: str) -> str | None:
         """The text of that digest."""
-        rows = self._query(sql.value_of_digest, {"digest": digest})
+        rows = self._query(ledger.value_of_digest, {"digest": digest})
         return None if not rows else str(rows[0][0])
 
     def _query(self, statement: Statement, values: Mapping[str, Any]) -> list[Row]:
         return self._reader.query(statement, values)
 
 
+def _add_rows(writing: Writing, commit: Commit, now: int) -> None:
+    """All that a commit writes beside the row of its run."""
+    if commit.history is not None:
+        writing.change(sql.add_history, history_columns(commit.run, commit.history))
+    for attempt in commit.attempts:
+        writing.change(sql.add_attempt, columns_of(attempt, run=commit.run))
+    for closed in commit.closes:
+        writing.change(sql.close_wait, {"id": closed, "run": commit.run, "now": now})
+    for opened in commit.opens:
+        writing.change(sql.open_wait, columns_of(opened))
+    for key in commit.settles:
+        writing.change(ledger.settle_effect_by_commit, {"key": key, "token": commit.token, "now": now})
+    if commit.joined:
+        execute_on_sqlite(writing.raw, commit.joined)
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _end_session(writing: Writing, session: str, now: int) -> None:
+def _end_session(writing: Writing, session: str, now: int, *, is_dead: bool) -> None:
     writing.change(sql.stop_session, {"id": session, "now": now})
-    writing.change(sql.free_runs_of_session, {"session": session, "now": now})
+    writing.change(sql.free_runs_of_session(is_dead=is_dead), {"session": session, "now": now})
 
 
 def _holding(row: SessionRow, runs: Sequence[str]) -> SessionRow:

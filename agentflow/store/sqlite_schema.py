@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from agentflow.errors import NewerSchema, NotOurDatabase, StoreUnavailable
+from agentflow.errors import NewerSchema, NotOurDatabase, OlderSchema, StoreUnavailable
 from agentflow.store import statements as sql
 from agentflow.store.prepared import SQLITE
 from agentflow.store.sqlite_connection import Connection
@@ -41,6 +41,11 @@ def _is_fresh(raw: sqlite3.Connection, path: Path) -> bool:
     if schema is None:
         raise NotOurDatabase(
             f"{path} is a database that agentflow did not write: it has a table {min(tables)!r}; name another file"
+        )
+    if schema < SCHEMA:
+        raise OlderSchema(
+            f"{path} has schema {schema} of an agentflow before its first release; this one knows {SCHEMA} and cannot "
+            "bring it up: name another file, and keep this one for the agentflow that wrote it"
         )
     if schema > SCHEMA:
         raise NewerSchema(f"{path} has schema {schema}, this agentflow knows {SCHEMA}; upgrade agentflow")

@@ -13,8 +13,17 @@ from sqlalchemy.sql.base import Executable
 
 from agentflow.store.mapping import RUN_NAMES, STANDING_NAMES, names_of
 from agentflow.store.prepared import Statement, given
-from agentflow.store.rows import TERMINAL, AttemptRow, CommandRow, EffectRow, HistoryRow, SessionRow, WaitRow
-from agentflow.store.tables import attempts, commands, effects, history, kept_values, meta, runs, sessions, waits
+from agentflow.store.rows import TERMINAL, AttemptRow, CommandRow, HistoryRow, SessionRow, WaitRow
+from agentflow.store.tables import (
+    attempts,
+    commands,
+    history,
+    meta,
+    runs,
+    segments,
+    sessions,
+    waits,
+)
 
 NULL: ColumnElement[None] = literal_column("NULL")
 ONE: ColumnElement[int] = literal_column("1")
@@ -35,7 +44,6 @@ RUN = [runs.c[name] for name in RUN_NAMES]
 HISTORY = [history.c[name] for name in names_of(HistoryRow)]
 ATTEMPT = [attempts.c[name] for name in names_of(AttemptRow)]
 WAIT = [waits.c[name] for name in names_of(WaitRow)]
-EFFECT = [effects.c[name] for name in names_of(EffectRow)]
 COMMAND = [commands.c[name] for name in names_of(CommandRow)]
 SESSION = [sessions.c[name] for name in names_of(SessionRow)]
 
@@ -76,19 +84,12 @@ def stop_session() -> Executable:
     )
 
 
-@Statement
-def free_runs_of_session() -> Executable:
-    """Its runs are unclaimed and due; how often they were claimed stays."""
-    return (
-        update(runs)
-        .where(runs.c.session == given("session"))
-        .values(
-            session=NULL,
-            token=NULL,
-            status=_queued_again(),
-            due_at=case((is_terminal, runs.c.due_at), else_=given("now")),
-            updated_at=given("now"),
-        )
+@lru_cache
+def free_runs_of_session(*, is_dead: bool) -> Statement:
+    """Its runs are unclaimed and due; a claim that was given up in an orderly way does not count as one."""
+    given_back = {} if is_dead else {"claims_without_progress": _one_claim_less()}
+    return Statement(
+        lambda: update(runs).where(runs.c.session == given("session")).values(_unclaimed_and_due() | given_back)
     )
 
 
@@ -130,15 +131,15 @@ def create_run() -> Executable:
 
 
 @lru_cache
-def claim_due(*, one: bool, known_only: bool) -> Statement:
+def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
     """Give due runs to a session, the most urgent first; nothing to one that was ended, by itself or as dead."""
 
     def build() -> Executable:
         wanted = select(runs.c.seq).where(
             is_unclaimed, runs.c.due_at <= given("now"), runs.c.paused == ZERO, ~is_terminal
         )
-        if one:
-            wanted = wanted.where(runs.c.id == given("run"))
+        if listed_only:
+            wanted = wanted.where(runs.c.id.in_(select(func.json_each(given("runs")).table_valued("value").c.value)))
         if known_only:
             wanted = wanted.where(_is_known())
         wanted = wanted.order_by(*_urgency()).limit(given("limit"))
@@ -187,7 +188,8 @@ def _own() -> ColumnElement[bool]:
 @Statement
 def advance_run() -> Executable:
     """Compare and set: move a claimed run on, and keep it."""
-    return update(runs).where(_own()).values({name: given(name) for name in STANDING_NAMES} | _after_commit())
+    values = {name: given(name) for name in STANDING_NAMES} | _after_commit()
+    return update(runs).where(_own()).values(values | {"claims_without_progress": ONE})
 
 
 @Statement
@@ -201,14 +203,18 @@ def advance_and_release_run() -> Executable:
     )
     is_at_rest = or_(given("ended_at").is_not(None), given("blocked").is_not(None))
     wakes = and_(~is_at_rest, settled)
-    free = {"session": NULL, "token": NULL, "due_at": case((wakes, given("now")), else_=given("due_at"))}
+    free = {
+        "session": NULL,
+        "token": NULL,
+        "claims_without_progress": ZERO,
+        "due_at": case((wakes, given("now")), else_=given("due_at")),
+    }
     return update(runs).where(_own()).values({name: given(name) for name in STANDING_NAMES} | _after_commit() | free)
 
 
 def _after_commit() -> dict[str, ColumnElement[Any]]:
     return {
         "revision": given("revision"),
-        "claims_without_progress": ZERO,
         "request": case((given("clear_request") == ONE, NULL), else_=runs.c.request),
         "paused": _paused(),
         "updated_at": given("now"),
@@ -224,19 +230,26 @@ def _paused() -> ColumnElement[object]:
 @Statement
 def release_run() -> Executable:
     """Give a claim back, as if it had not been made."""
-    claims = runs.c.claims_without_progress
     return (
         update(runs)
         .where(runs.c.id == given("id"), runs.c.token == given("token"))
-        .values(
-            session=NULL,
-            token=NULL,
-            status=_queued_again(),
-            claims_without_progress=case((claims > ZERO, claims - ONE), else_=ZERO),
-            due_at=case((is_terminal, runs.c.due_at), else_=given("now")),
-            updated_at=given("now"),
-        )
+        .values(_unclaimed_and_due() | {"claims_without_progress": _one_claim_less()})
     )
+
+
+def _unclaimed_and_due() -> dict[str, Any]:
+    return {
+        "session": NULL,
+        "token": NULL,
+        "status": _queued_again(),
+        "due_at": case((is_terminal, runs.c.due_at), else_=given("now")),
+        "updated_at": given("now"),
+    }
+
+
+def _one_claim_less() -> ColumnElement[int]:
+    claims = runs.c.claims_without_progress
+    return case((claims > ZERO, claims - ONE), else_=ZERO)
 
 
 @Statement
@@ -344,16 +357,41 @@ def history_after() -> Executable:
 
 
 @Statement
-def differences_since_whole() -> Executable:
-    """Differences up to a revision, from the last one that touches every field."""
-    is_before = and_(history.c.run == given("run"), history.c.revision <= given("revision"))
-    last_whole = (
-        select(func.max(history.c.revision)).where(is_before, history.c.whole == ONE).correlate(None).scalar_subquery()
-    )
+def differences_between() -> Executable:
+    """Differences from one revision to another, both included."""
     return (
         select(history.c.difference)
-        .where(is_before, history.c.revision >= func.coalesce(last_whole, ZERO))
+        .where(
+            history.c.run == given("run"),
+            history.c.revision >= given("first"),
+            history.c.revision <= given("last"),
+        )
         .order_by(history.c.revision)
+    )
+
+
+@Statement
+def segments_before() -> Executable:
+    """The folded differences of the segments below a number."""
+    return (
+        select(segments.c.difference)
+        .where(segments.c.run == given("run"), segments.c.number < given("number"))
+        .order_by(segments.c.number)
+    )
+
+
+@Statement
+def count_segments() -> Executable:
+    return select(func.count()).select_from(segments).where(segments.c.run == given("run"))
+
+
+@Statement
+def add_segment() -> Executable:
+    """Segments are written in order; whoever comes second writes nothing."""
+    return (
+        insert(segments)
+        .values(run=given("run"), number=given("number"), difference=given("difference"))
+        .on_conflict_do_nothing(index_elements=["run", "number"])
     )
 
 
@@ -451,101 +489,3 @@ def list_waits(filters: frozenset[str]) -> Statement:
     conditions = {"run": waits.c.run == given("run"), "status": waits.c.status == given("status")}
     found = select(*WAIT).order_by(waits.c.opened_at, waits.c.seq).limit(given("limit"))
     return Statement(lambda: found.where(*(conditions[name] for name in sorted(filters))))
-
-
-# --- effects -----------------------------------------------------------------------------------------------------
-
-
-@Statement
-def begin_effect() -> Executable:
-    return insert(effects).values({column.name: given(column.name) for column in EFFECT}).returning(*EFFECT)
-
-
-@Statement
-def begin_effect_again() -> Executable:
-    """Another try under the same key, after one that did not happen."""
-    return (
-        update(effects)
-        .where(effects.c.key == given("key"), effects.c.status == word("not_happened"))
-        .values(
-            status=word("claimed"),
-            generation=effects.c.generation + ONE,
-            once_per=given("once_per"),
-            token=given("token"),
-            session=given("session"),
-            result=NULL,
-            error=NULL,
-            claimed_at=given("claimed_at"),
-            settled_at=NULL,
-        )
-        .returning(*EFFECT)
-    )
-
-
-@Statement
-def effect_of_key() -> Executable:
-    return select(*EFFECT).where(effects.c.key == given("key"))
-
-
-@Statement
-def effect_once_per() -> Executable:
-    """The effect that holds a business key."""
-    return select(*EFFECT).where(
-        effects.c.workflow == given("workflow"),
-        effects.c.name == given("name"),
-        effects.c.once_per == given("once_per"),
-        effects.c.once_per.is_not(None),
-        effects.c.status != word("not_happened"),
-    )
-
-
-@Statement
-def settle_effect() -> Executable:
-    """Where the run is still the caller's, and the effect still in the hands of the claim that began it."""
-    is_own = exists(ONE).where(runs.c.id == given("run"), runs.c.token == given("token"))
-    return (
-        update(effects)
-        .where(
-            effects.c.key == given("key"),
-            effects.c.token == given("begun_by"),
-            or_(
-                effects.c.status.in_([word("claimed"), word("unclear")]),
-                effects.c.status == given("status"),
-            ),
-            is_own,
-        )
-        .values(
-            status=given("status"),
-            result=_first_if_settled(effects.c.result, "result"),
-            error=_first_if_settled(effects.c.error, "error"),
-            settled_at=_first_if_settled(effects.c.settled_at, "now"),
-        )
-    )
-
-
-def _first_if_settled(column: ColumnElement[object], name: str) -> ColumnElement[object]:
-    """What is done stays done: a repetition changes nothing."""
-    is_final = effects.c.status.in_([word("done"), word("not_happened")])
-    return case((is_final, column), else_=given(name))
-
-
-@Statement
-def effects_of_run() -> Executable:
-    return select(*EFFECT).where(effects.c.run == given("run")).order_by(effects.c.seq)
-
-
-# --- values ------------------------------------------------------------------------------------------------------
-
-
-@Statement
-def keep_value() -> Executable:
-    return (
-        insert(kept_values)
-        .values(digest=given("digest"), text=given("text"))
-        .on_conflict_do_nothing(index_elements=["digest"])
-    )
-
-
-@Statement
-def value_of_digest() -> Executable:
-    return select(kept_values.c.text).where(kept_values.c.digest == given("digest"))

@@ -7,7 +7,7 @@ are appended in commit order; the business key is a unique index beside it.
 
 from sqlalchemy import Column, Float, Index, Integer, MetaData, Table, Text, and_, literal_column
 
-SCHEMA = 1  # raised with each migration; a database of a higher one is refused
+SCHEMA = 2  # raised with each migration; a database of a higher one is refused
 
 metadata = MetaData()
 
@@ -62,6 +62,9 @@ runs = Table(
     Column("batch", Text),
     Column("parent", Text),
     Column("root", Text),
+    Column("origin", Text),
+    Column("origin_revision", Integer),
+    Column("holds_effects", Integer, nullable=False),
     Column("tenant", Text),
     Column("queue", Text),
     Column("priority", Integer, nullable=False),  # higher goes first
@@ -93,7 +96,6 @@ history = Table(
     Column("attempt", Integer, nullable=False),
     Column("duration_ms", Float),
     Column("difference", Text, nullable=False),
-    Column("whole", Integer, nullable=False),
     Column("guards", Text),
     Column("answer", Text),
     Column("failure", Text),
@@ -106,7 +108,16 @@ history = Table(
     Column("code", Text),
 )
 Index("history_run_revision", history.c.run, history.c.revision, unique=True)
-Index("history_whole", history.c.run, history.c.revision, sqlite_where=history.c.whole == literal_column("1"))
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("number", Integer, nullable=False),  # it folds the revisions from 256 * number on
+    Column("difference", Text, nullable=False),
+)
+Index("segments_run_number", segments.c.run, segments.c.number, unique=True)
 
 attempts = Table(
     "attempts",
@@ -177,6 +188,11 @@ effects = Table(
 )
 Index("effects_key", effects.c.key, unique=True)
 Index("effects_run", effects.c.run)
+Index(
+    "effects_open",
+    effects.c.seq,
+    sqlite_where=effects.c.status.in_([literal_column("'claimed'"), literal_column("'unclear'")]),
+)
 Index(
     "effects_once_per",
     effects.c.workflow,

@@ -112,7 +112,7 @@ def test_a_database_of_somebody_else_is_left_alone(give: Give, project: Path) ->
 def test_a_database_of_a_newer_version_is_refused(give: Give, project: Path) -> None:
     give("run", "flow", "-c", "n=1", "--id", "a")
     with closing(sqlite3.connect(project / "agentflow.db")) as connection:
-        connection.execute("update meta set value = '99' where value = '1'")
+        connection.execute("update meta set value = '99' where name = 'schema'")
         connection.commit()
     done = give("runs", "list")
     assert (done.code, "newer" in done.err) == (9, True)

@@ -50,7 +50,6 @@ def history(revision: int, **changes: Any) -> HistoryRow:
         attempt=1,
         duration_ms=1.5,
         difference=f'{{"set":{{"n":{revision}}}}}',
-        whole=revision == 0,
     )
     return replace(row, **changes)
 
@@ -76,7 +75,7 @@ async def claimed(store: Store, run: str = "r", **changes: Any) -> tuple[str, Ru
     """A session, and a run that it has claimed."""
     await store.create_run(new_run(run, **changes))
     session = await store.open_session("test")
-    [row] = await store.claim_runs(session, limit=1, run=run)
+    [row] = await store.claim_runs(session, limit=1, runs=[run])
     return session, row
 
 

@@ -173,7 +173,7 @@ async def test_an_effect_is_begun_settled_and_found(store: Store) -> None:
     found = await store.begin_effect(effect(row, item="i"))
     assert isinstance(found, EffectFound)
     assert (found.row.status, found.row.result, found.row.settled_at) == ("done", '"x"', NOON)
-    assert await store.effects("r") == [found.row]
+    assert await store.effects(run="r") == [found.row]
 
 
 async def test_b62_a_lost_claim_neither_begins_nor_settles(store: Store, clock: Clock) -> None:
@@ -200,14 +200,14 @@ async def test_what_did_not_happen_is_begun_again_under_its_key(store: Store) ->
     again = await store.begin_effect(effect(row, once_per="o"))
     assert isinstance(again, EffectBegun)
     assert (again.row.key, again.row.status, again.row.error) == (begun.row.key, "claimed", None)
-    assert len(await store.effects("r")) == 1
+    assert len(await store.effects(run="r")) == 1
 
 
 async def test_once_per_finds_the_effect_of_another_run_until_it_did_not_happen(store: Store) -> None:
     session, row = await claimed(store)
     await store.begin_effect(effect(row, once_per="o"))
     await store.create_run(new_run("other"))
-    [second] = await store.claim_runs(session, limit=1, run="other")
+    [second] = await store.claim_runs(session, limit=1, runs=["other"])
     mine = effect(second, key="other:work:1:pay", once_per="o")
     found = await store.begin_effect(mine)
     assert isinstance(found, EffectFound)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentflow.errors import NewerSchema, NotOurDatabase, StoreBusy, StoreError, StoreUnavailable
+from agentflow.errors import NewerSchema, NotOurDatabase, OlderSchema, StoreBusy, StoreError, StoreUnavailable
 from agentflow.store.opening import open_store
 from agentflow.store.rows import Committed, LateResult
 from agentflow.store.sqlite import SqliteStore
@@ -74,10 +74,21 @@ async def test_a_database_of_somebody_else_is_left_as_it_is(path: Path, clock: C
 async def test_a_newer_schema_is_refused(path: Path, clock: Clock) -> None:
     await (await opened(path, clock)).close()
     with closing(sqlite3.connect(path)) as other:
-        other.execute("update meta set value = '99' where value = '1'")
+        other.execute("update meta set value = '99' where name = 'schema'")
         other.commit()
-    with pytest.raises(NewerSchema, match="newer"):
+    with pytest.raises(NewerSchema, match="upgrade agentflow"):
         await opened(path, clock)
+
+
+async def test_an_older_schema_is_refused_and_kept(path: Path, clock: Clock) -> None:
+    await (await opened(path, clock)).close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("update meta set value = '1' where name = 'schema'")
+        other.commit()
+    with pytest.raises(OlderSchema, match="name another file"):
+        await opened(path, clock)
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("select value from meta where name = 'schema'").fetchone() == ("1",)
 
 
 async def test_a_missing_folder_and_a_folder_in_place_of_the_file_are_told(tmp_path: Path, clock: Clock) -> None:
@@ -236,13 +247,13 @@ finished(store.open())
 session = finished(store.open_session("w"))
 mine = sys.argv[2]
 finished(store.create_run(new_run(mine, standing=standing("queued", due_at=store.now()))))
-[row] = finished(store.claim_runs(session, limit=1, run=mine))
+[row] = finished(store.claim_runs(session, limit=1, runs=[mine]))
 shared = 0
 for number in range(1, 51):
     finished(store.commit(commit(row, history=history(number))))
     row = replace(row, revision=number)
     while True:  # one shared run: claim it, raise its revision, give it back
-        rows = finished(store.claim_runs(session, limit=1, run="shared"))
+        rows = finished(store.claim_runs(session, limit=1, runs=["shared"]))
         if rows:
             next_one = history(rows[0].revision + 1)
             finished(store.commit(commit(rows[0], standing("queued", due_at=store.now()), history=next_one, release=True)))

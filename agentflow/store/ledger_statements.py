@@ -1,0 +1,137 @@
+"""The statements of the ledger of effects, and of values that are stored once; see `statements`."""
+
+from functools import lru_cache
+
+from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.sql.base import Executable
+
+from agentflow.store.mapping import names_of
+from agentflow.store.prepared import Statement, given
+from agentflow.store.rows import EffectRow
+from agentflow.store.statements import NULL, ONE, word
+from agentflow.store.tables import effects, kept_values, runs
+
+EFFECT = [effects.c[name] for name in names_of(EffectRow)]
+
+
+# --- effects -----------------------------------------------------------------------------------------------------
+
+
+@Statement
+def begin_effect() -> Executable:
+    return insert(effects).values({column.name: given(column.name) for column in EFFECT}).returning(*EFFECT)
+
+
+@Statement
+def begin_effect_again() -> Executable:
+    """Another try under the same key, after one that did not happen."""
+    return (
+        update(effects)
+        .where(effects.c.key == given("key"), effects.c.status == word("not_happened"))
+        .values(
+            status=word("claimed"),
+            once_per=given("once_per"),
+            token=given("token"),
+            session=given("session"),
+            result=NULL,
+            error=NULL,
+            claimed_at=given("claimed_at"),
+            settled_at=NULL,
+        )
+        .returning(*EFFECT)
+    )
+
+
+@Statement
+def effect_of_key() -> Executable:
+    return select(*EFFECT).where(effects.c.key == given("key"))
+
+
+@Statement
+def effect_once_per() -> Executable:
+    """The effect that holds a business key."""
+    return select(*EFFECT).where(
+        effects.c.workflow == given("workflow"),
+        effects.c.name == given("name"),
+        effects.c.once_per == given("once_per"),
+        effects.c.once_per.is_not(None),
+        effects.c.status != word("not_happened"),
+    )
+
+
+@Statement
+def settle_effect() -> Executable:
+    """Where the run is still the caller's, and the effect still in the hands of the claim that began it."""
+    is_own = exists(ONE).where(runs.c.id == given("run"), runs.c.token == given("token"))
+    return (
+        update(effects)
+        .where(
+            effects.c.key == given("key"),
+            effects.c.token == given("begun_by"),
+            or_(
+                effects.c.status.in_([word("claimed"), word("unclear")]),
+                effects.c.status == given("status"),
+            ),
+            is_own,
+        )
+        .values(
+            status=given("status"),
+            result=_first_if_settled(effects.c.result, "result"),
+            error=_first_if_settled(effects.c.error, "error"),
+            settled_at=_first_if_settled(effects.c.settled_at, "now"),
+        )
+    )
+
+
+def _first_if_settled(column: ColumnElement[object], name: str) -> ColumnElement[object]:
+    """What is done stays done: a repetition changes nothing."""
+    is_final = effects.c.status.in_([word("done"), word("not_happened")])
+    return case((is_final, column), else_=given(name))
+
+
+@Statement
+def settle_effect_by_commit() -> Executable:
+    """What this claim began is done with the transition that is being committed."""
+    return (
+        update(effects)
+        .where(effects.c.key == given("key"), effects.c.token == given("token"), effects.c.status == word("claimed"))
+        .values(status=word("done"), settled_at=given("now"))
+    )
+
+
+@Statement
+def resolve_effect() -> Executable:
+    """By hand: what is unclear, or was begun by a claim that no longer stands."""
+    stands = exists(ONE).where(runs.c.id == effects.c.run, runs.c.token == effects.c.token)
+    is_open = or_(effects.c.status == word("unclear"), and_(effects.c.status == word("claimed"), ~stands))
+    return (
+        update(effects)
+        .where(effects.c.key == given("key"), effects.c.run == given("run"), is_open)
+        .values(status=given("status"), result=given("result"), settled_at=given("now"))
+    )
+
+
+@lru_cache
+def list_effects(filters: frozenset[str]) -> Statement:
+    """Effects in the order in which they were begun. Filters: run, status."""
+    conditions = {"run": effects.c.run == given("run"), "status": effects.c.status == given("status")}
+    found = select(*EFFECT).order_by(effects.c.seq).limit(given("limit"))
+    return Statement(lambda: found.where(*(conditions[name] for name in sorted(filters))))
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+@Statement
+def keep_value() -> Executable:
+    return (
+        insert(kept_values)
+        .values(digest=given("digest"), text=given("text"))
+        .on_conflict_do_nothing(index_elements=["digest"])
+    )
+
+
+@Statement
+def value_of_digest() -> Executable:
+    return select(kept_values.c.text).where(kept_values.c.digest == given("digest"))
