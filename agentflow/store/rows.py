@@ -155,6 +155,7 @@ class Commit:
     settles: tuple[str, ...] = ()  # keys of effects begun under `token` that are done by this commit, without a result
     joined: tuple[Joined, ...] = ()  # the author's statements, in order; they run last
     release: bool = False  # give the claim back: session and token become None
+    goes_on: bool = False  # status, end, blocked and due_at are what this claim committed last: no need to write them
     clear_request: bool = False  # the request that was seen is carried out
 
     @property

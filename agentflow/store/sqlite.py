@@ -17,11 +17,10 @@ from agentflow.errors import ConfigurationError, NotFound, StoreUnavailable
 from agentflow.store import ledger_statements as ledger
 from agentflow.store import statements as sql
 from agentflow.store.instants import from_number_or_none, in_utc, to_number
-from agentflow.store.joining import StatementRefused, execute_on_sqlite, joined
+from agentflow.store.joining import StatementRefused, joined
 from agentflow.store.mapping import (
     RUN_NAMES,
     columns_of,
-    commit_columns,
     history_columns,
     new_run_columns,
     row_of,
@@ -36,7 +35,6 @@ from agentflow.store.rows import (
     CommandRow,
     Commit,
     CommitReply,
-    Committed,
     Created,
     Decision,
     DecisionReply,
@@ -51,7 +49,6 @@ from agentflow.store.rows import (
     LateResult,
     NewRun,
     Refused,
-    Requested,
     RunFilter,
     RunRow,
     SessionRow,
@@ -64,6 +61,7 @@ from agentflow.store.session_locks import SessionLocks
 from agentflow.store.settling import LEASE, begun_row, refusal
 from agentflow.store.sqlite_connection import PATIENCE, Connection, Row, Synchronous, Writing
 from agentflow.store.sqlite_schema import prepare_database
+from agentflow.store.sqlite_writes import Writes
 
 NO_LIMIT = -1  # in SQLite's own language
 
@@ -92,6 +90,7 @@ class SqliteStore:
         self._locks = SessionLocks(self.path)
         self._writer = Connection(self.path, synchronous, patience, only_reads=False)
         self._reader = Connection(self.path, synchronous, patience, only_reads=True)
+        self._writes = Writes(self._writer, self._now)
         self._is_open = False
         self._opening = threading.Lock()
 
@@ -156,6 +155,8 @@ class SqliteStore:
         with self._writer as writing:
             _end_session(writing, session, self._now(), is_dead=False)
         self._locks.give(session)
+        for run in [run for run, holder in self._writes.held.items() if holder == session]:
+            del self._writes.held[run]
 
     async def sessions(self) -> Sequence[SessionRow]:
         """All sessions that have not been stopped, with the runs they hold."""
@@ -177,12 +178,16 @@ class SqliteStore:
     async def create_run(self, new: NewRun) -> Created | Existing:
         """Create a run with its revision 0, or find the one of that id."""
         columns = new_run_columns(new, self._now(), is_over=new.standing.status in TERMINAL)
-        with self._writer as writing:
+        first = history_columns(new.id, new.history)
+
+        def create(writing: Writing) -> Created | Existing:
             created = writing.row(sql.create_run, columns)
             if created is None:
                 return Existing(run_of(writing.rows(sql.one_run, {"id": new.id})[0]))
-            writing.change(sql.add_history, history_columns(new.id, new.history))
-        return Created(run_of(created))
+            writing.change(sql.add_history, first)
+            return Created(run_of(created))
+
+        return await self._writes.do(create)
 
     async def claim_runs(
         self,
@@ -212,7 +217,9 @@ class SqliteStore:
             claimed = writing.rows(claim, values)
         for holder in dead:
             self._locks.forget(holder)
-        return [run_of(row) for row in sorted(claimed, key=_urgency)]
+        found = [run_of(row) for row in sorted(claimed, key=_urgency)]
+        self._writes.held.update((row.id, session) for row in found)
+        return found
 
     def _is_anything_due(self, now: int) -> bool:
         due = self._query(sql.next_due, {})
@@ -220,20 +227,17 @@ class SqliteStore:
 
     async def commit(self, commit: Commit) -> CommitReply:
         """Write all of it in one transaction, or nothing."""
-        now = self._now()
-        columns = commit_columns(commit, now, is_over=commit.standing.status in TERMINAL)
-        advance = sql.advance_and_release_run if commit.release else sql.advance_run
         try:
-            with self._writer as writing:
-                if writing.change(advance, columns) == 0:
-                    return _why_late(writing, commit)
-                _add_rows(writing, commit, now)
+            reply = await self._writes.commit(commit)
         except StatementRefused as refused:
             return Refused(refused.number, str(refused))
-        return Committed()
+        if commit.release or isinstance(reply, LateResult):
+            self._writes.held.pop(commit.run, None)
+        return reply
 
     async def release_run(self, run: str, token: str) -> None:
         """Give a claim back without a change: the run is due at once. No error if the claim is lost."""
+        self._writes.held.pop(run, None)
         with self._writer as writing:
             writing.change(sql.release_run, {"id": run, "token": token, "now": self._now()})
 
@@ -373,7 +377,8 @@ class SqliteStore:
     async def begin_effect(self, claim: EffectClaim) -> EffectBegun | EffectFound | None:
         """Record the intention, or find what was recorded under that key or `once_per`; None if the lease is lost."""
         now = self.now()
-        with self._writer as writing:
+
+        def begin(writing: Writing) -> EffectBegun | EffectFound | None:
             held = writing.row(sql.claim_of_run, {"id": claim.run})
             if held is None or held[0] != claim.token:
                 return None
@@ -386,8 +391,10 @@ class SqliteStore:
             if taken is not None:
                 other = row_of(EffectRow, taken)
                 return EffectFound(other, self._is_alive(writing, other, to_number(now)))
-            begin = ledger.begin_effect if own is None else ledger.begin_effect_again
-            return EffectBegun(row_of(EffectRow, writing.rows(begin, begun)[0]))
+            again = ledger.begin_effect if own is None else ledger.begin_effect_again
+            return EffectBegun(row_of(EffectRow, writing.rows(again, begun)[0]))
+
+        return await self._writes.do(begin)
 
     def _is_alive(self, writing: Writing, effect: EffectRow, now: int) -> bool:
         """Whether the claim that began an effect still stands, and its session lives."""
@@ -419,8 +426,7 @@ class SqliteStore:
             "error": error,
             "now": self._now(),
         }
-        with self._writer as writing:
-            return writing.change(ledger.settle_effect, values) == 1
+        return await self._writes.do(lambda writing: writing.change(ledger.settle_effect, values) == 1)
 
     async def effect(self, key: str) -> EffectRow | None:
         """One effect."""
@@ -472,22 +478,6 @@ class SqliteStore:
         return self._reader.query(statement, values)
 
 
-def _add_rows(writing: Writing, commit: Commit, now: int) -> None:
-    """All that a commit writes beside the row of its run."""
-    if commit.history is not None:
-        writing.change(sql.add_history, history_columns(commit.run, commit.history))
-    for attempt in commit.attempts:
-        writing.change(sql.add_attempt, columns_of(attempt, run=commit.run))
-    for closed in commit.closes:
-        writing.change(sql.close_wait, {"id": closed, "run": commit.run, "now": now})
-    for opened in commit.opens:
-        writing.change(sql.open_wait, columns_of(opened))
-    for key in commit.settles:
-        writing.change(ledger.settle_effect_by_commit, {"key": key, "token": commit.token, "now": now})
-    if commit.joined:
-        execute_on_sqlite(writing.raw, commit.joined)
-
-
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -512,15 +502,6 @@ def _urgency(claimed: Row) -> tuple[int, int, int]:
     """As the claim ordered them, which what it returns does not show."""
     priority, seq = claimed[len(RUN_NAMES) :]
     return -priority, claimed[RUN_NAMES.index("due_at")], seq
-
-
-def _why_late(writing: Writing, commit: Commit) -> LateResult | Requested:
-    row = writing.row(sql.one_run, {"id": commit.run})
-    if row is None:
-        return LateResult()
-    run = run_of(row)
-    is_own = run.revision == commit.expected_revision and run.token == commit.token
-    return Requested(run) if is_own else LateResult()
 
 
 def _filters(wanted: RunFilter) -> tuple[dict[str, Any], frozenset[str]]:

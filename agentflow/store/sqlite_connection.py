@@ -118,10 +118,8 @@ class Connection:
                 self._roll_back()
         finally:
             self._lock.release()
-        if isinstance(error, sqlite3.Error):
-            raise self.ours(error) from error
-        if isinstance(error, OverflowError | UnicodeEncodeError):
-            raise InvalidInput(f"a value cannot be stored: {error}") from error
+        if isinstance(error, Exception) and (ours := self.as_ours(error)) is not error:
+            raise ours from error
 
     def _commit(self) -> None:
         try:
@@ -152,6 +150,14 @@ class Connection:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     # --- errors ------------------------------------------------------------------------------------------------
+
+    def as_ours(self, error: Exception) -> Exception:
+        """What the driver raised in our words; anything else as it is."""
+        if isinstance(error, sqlite3.Error):
+            return self.ours(error)
+        if isinstance(error, OverflowError | UnicodeEncodeError):
+            return InvalidInput(f"a value cannot be stored: {error}")
+        return error
 
     def ours(self, error: sqlite3.Error) -> StoreError:
         """The driver's error in our words: which file, what, and how to mend it."""

@@ -1,0 +1,159 @@
+"""How commits are written to SQLite: one by one, or many in a few statements.
+
+Each begins with its compare-and-set. A commit that only goes on (`Commit.goes_on`) writes no column that an index
+covers, so it touches three pages: the run's row, its history row, and the entry of that in the index.
+
+Many are written with one statement per kind, not per member: each step of a statement gives up the interpreter's lock,
+and beside a busy thread the way back to it costs a whole switch interval.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from agentflow.store import ledger_statements as ledger
+from agentflow.store import statements as sql
+from agentflow.store.instants import to_number
+from agentflow.store.joining import execute_on_sqlite
+from agentflow.store.mapping import columns_of, commit_columns, history_columns, names_of, run_of
+from agentflow.store.rows import TERMINAL, Commit, CommitReply, Committed, HistoryRow, LateResult, Requested
+from agentflow.store.sqlite_connection import Writing
+
+CHUNKS = (128, 32, 8, 1)  # members of one statement: few sizes, so that each is parsed once
+
+SET = ("revision", "state", "visit", "attempt", "failure", "memory", "updated_at")
+OWN = ("id", "revision", "token", "control_seq")
+GO_ON = " ".join(
+    (
+        "UPDATE runs SET claims_without_progress = 1,",
+        ", ".join(f"{name} = ?" for name in SET),
+        "WHERE",
+        " AND ".join(f"{name} = ?" for name in OWN),
+    )
+)
+HISTORY = ("run", *names_of(HistoryRow))
+ADD_HISTORY = f"INSERT INTO history ({', '.join(HISTORY)}) VALUES ({', '.join('?' * len(HISTORY))})"  # noqa: S608
+
+_of_history = attrgetter(*names_of(HistoryRow))
+AT = names_of(HistoryRow).index("at")
+
+
+def write_commit(writing: Writing, commit: Commit, now: int) -> CommitReply:
+    """Write one commit in the transaction that is open. Raises `StatementRefused`, and what the driver raises."""
+    if is_plain(commit):
+        if writing.raw.execute(GO_ON, going_on(commit, now)).rowcount == 0:
+            return why_late(writing, commit)
+        writing.raw.execute(ADD_HISTORY, history_of(commit))
+        return Committed()
+    advance = sql.advance_and_release_run if commit.release else sql.advance_run
+    columns = commit_columns(commit, now, is_over=commit.standing.status in TERMINAL)
+    if writing.change(advance, columns) == 0:
+        return why_late(writing, commit)
+    _add_rows(writing, commit, now)
+    return Committed()
+
+
+def is_plain(commit: Commit) -> bool:
+    """Whether it is a transition of a run that goes on, and nothing else."""
+    return (
+        commit.goes_on
+        and commit.history is not None
+        and not (commit.release or commit.clear_request or commit.attempts or commit.opens or commit.closes)
+        and not (commit.settles or commit.joined)
+    )
+
+
+def write_plain_commits(writing: Writing, commits: Sequence[Commit], now: int) -> bool:
+    """Write many plain commits of different runs; False if one of them lost its comparison: then roll back."""
+    for chunk in _chunks(commits):
+        values = tuple(chain.from_iterable(going_on(commit, now) for commit in chunk))
+        if writing.raw.execute(_go_on_many(len(chunk)), values).rowcount != len(chunk):
+            return False
+    for chunk in _chunks(commits):
+        values = tuple(chain.from_iterable(map(history_of, chunk)))
+        writing.raw.execute(_add_history_many(len(chunk)), values)
+    return True
+
+
+def _chunks(commits: Sequence[Commit]) -> list[Sequence[Commit]]:
+    found: list[Sequence[Commit]] = []
+    first = 0
+    for size in CHUNKS:
+        while len(commits) - first >= size:
+            found.append(commits[first : first + size])
+            first += size
+    return found
+
+
+@lru_cache
+def _go_on_many(count: int) -> str:
+    names = (*SET, "id", "expected", "token", "control_seq")
+    rows = ", ".join([f"({', '.join('?' * len(names))})"] * count)
+    parts = (
+        f"WITH given ({', '.join(names)}) AS (VALUES {rows})",
+        "UPDATE runs SET claims_without_progress = 1,",
+        ", ".join(f"{name} = given.{name}" for name in SET),
+        "FROM given WHERE runs.id = given.id AND runs.revision = given.expected",
+        "AND runs.token = given.token AND runs.control_seq = given.control_seq",
+    )
+    return " ".join(parts)
+
+
+@lru_cache
+def _add_history_many(count: int) -> str:
+    rows = ", ".join([f"({', '.join('?' * len(HISTORY))})"] * count)
+    return f"INSERT INTO history ({', '.join(HISTORY)}) VALUES {rows}"  # noqa: S608
+
+
+def going_on(commit: Commit, now: int) -> tuple[Any, ...]:
+    """The values of `GO_ON`."""
+    standing = commit.standing
+    return (
+        commit.revision,
+        standing.state,
+        standing.visit,
+        standing.attempt,
+        standing.failure,
+        standing.memory,
+        now,
+        commit.run,
+        commit.expected_revision,
+        commit.token,
+        commit.control_seq,
+    )
+
+
+def history_of(commit: Commit) -> tuple[Any, ...]:
+    """The values of `ADD_HISTORY`."""
+    row = commit.history
+    assert row is not None  # a plain commit has one
+    values = _of_history(row)
+    return (commit.run, *values[:AT], to_number(row.at), *values[AT + 1 :])
+
+
+def _add_rows(writing: Writing, commit: Commit, now: int) -> None:
+    """All that a commit writes beside the row of its run."""
+    if commit.history is not None:
+        writing.change(sql.add_history, history_columns(commit.run, commit.history))
+    for attempt in commit.attempts:
+        writing.change(sql.add_attempt, columns_of(attempt, run=commit.run))
+    for closed in commit.closes:
+        writing.change(sql.close_wait, {"id": closed, "run": commit.run, "now": now})
+    for opened in commit.opens:
+        writing.change(sql.open_wait, columns_of(opened))
+    for key in commit.settles:
+        writing.change(ledger.settle_effect_by_commit, {"key": key, "token": commit.token, "now": now})
+    if commit.joined:
+        execute_on_sqlite(writing.raw, commit.joined)
+
+
+def why_late(writing: Writing, commit: Commit) -> LateResult | Requested:
+    """What came before a commit whose comparison found nothing."""
+    row = writing.row(sql.one_run, {"id": commit.run})
+    if row is None:
+        return LateResult()
+    run = run_of(row)
+    is_own = run.revision == commit.expected_revision and run.token == commit.token
+    return Requested(run) if is_own else LateResult()
