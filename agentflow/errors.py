@@ -23,6 +23,7 @@
         └── StoreUnavailable       it is full, read-only, or gone
 
     LeaseLost (BaseException)      another worker owns the run now; author code must not catch it
+    EffectHeld (BaseException)     a fork came to an effect that its origin did not record; likewise
 
 The classes for `.failed(...)`, which are what a body raises, live in `agentflow.failures`.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "DefinitionError",
+    "EffectHeld",
     "EffectNameReused",
     "GuardFailed",
     "IncompatibleDefinition",
@@ -158,4 +160,11 @@ class LeaseLost(BaseException):
     """Another worker owns the run now; what this body does is discarded.
 
     A `BaseException`, so that author code that catches `Exception` does not carry on by mistake.
+    """
+
+
+class EffectHeld(BaseException):
+    """A fork whose effects are held came to one that its origin did not record; the run is blocked before it acts.
+
+    A `BaseException`, as `LeaseLost`.
     """

@@ -6,7 +6,7 @@ Retryable      worth another attempt
 └── Unavailable (also a ModelFailure)
 ModelFailure   a model gave no usable answer
 ├── Refused, Truncated, Filtered, Invalid, Unavailable
-Unclear, OverLimit, CrashLoop, MergeConflict
+Unclear, OverLimit, CrashLoop, MergeConflict, StatementRefused
 """
 
 from typing import Any
@@ -21,6 +21,7 @@ __all__ = [
     "OverLimit",
     "Refused",
     "Retryable",
+    "StatementRefused",
     "TimedOut",
     "Truncated",
     "Unavailable",
@@ -59,6 +60,10 @@ class OverLimit(Exception):
 
 class CrashLoop(Exception):
     """The process died again and again in this state."""
+
+
+class StatementRefused(Exception):
+    """The database refused a statement of `run.transaction`, so the step was not committed."""
 
 
 class MergeConflict(Exception):

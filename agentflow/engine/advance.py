@@ -5,19 +5,18 @@ calls (guards) gets a copy of the context. The runner carries out the commands a
 lies between two events is one commit.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import assert_never
 
 from agentflow.engine.commands import Command, FailState, Perform, Stop, WaitUntil
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp, RetryAt
-from agentflow.engine.head import Head, KeptAnswer
+from agentflow.engine.head import NO_USAGE, Head, KeptAnswer, Usage
 from agentflow.engine.lifecycle import next_status
 from agentflow.engine.machine import Token, machine_of
 from agentflow.errors import GuardFailed, InvalidContext
 from agentflow.failures import OverLimit
-from agentflow.model.context import Context, Difference, Kept
+from agentflow.model.context import NO_DIFFERENCE, Context, Difference, Kept
 from agentflow.model.definition import Definition
 from agentflow.model.values import Failure, failure_of
 
@@ -48,9 +47,6 @@ class Advance:
     commands: tuple[Command, ...]
 
 
-NOTHING = Difference({}, {})
-
-
 def begin(definition: Definition, run: str, kept: Kept, at: datetime) -> Advance:
     """A new run, at its first state."""
     head = Head(
@@ -73,12 +69,12 @@ def advance(definition: Definition, head: Head, event: Event, *, strict: bool = 
         case Answered():
             return _answered(definition, head, event, strict)
         case BodyFailed(verdict=RetryAt(instant)):
-            after = replace(head, attempt=head.attempt + 1, usage=head.usage.plus(event.usage))
+            after = replace(_with_usage(head, event.usage), attempt=head.attempt + 1)
             return Advance(after, None, (WaitUntil(instant),))
         case BodyFailed():
             return _failed(definition, head, event, strict)
         case Broken():
-            return _end_failed(replace(head, usage=head.usage.plus(event.usage)), event.failure)
+            return _end_failed(_with_usage(head, event.usage), event.failure)
         case Expired():
             return _expired(definition, head, event, strict)
         case _:
@@ -102,9 +98,10 @@ def next_commands(definition: Definition, head: Head) -> tuple[Command, ...]:
 
 
 def _answered(definition: Definition, head: Head, event: Answered, strict: bool) -> Advance:
-    used = replace(head, usage=head.usage.plus(event.usage))
-    if (failure := _too_large(definition, head, event)) is not None:
-        return _failed(definition, used, BodyFailed(event.at, failure, GiveUp(), event.facts), strict)
+    used = _with_usage(head, event.usage)
+    if (failure := _too_large(definition, event)) is not None:
+        failed = BodyFailed(event.at, failure_of(failure, head.state), GiveUp(), event.facts)
+        return _failed(definition, used, failed, strict)
     name = "done" if event.outcome is None else f"on:{event.outcome}"
     try:
         return _fire(definition, used, name, event, strict, kept=event.kept, difference=event.difference)
@@ -119,11 +116,16 @@ def _with_answer(head: Head, event: Answered | BodyFailed | Expired) -> Head:
     return replace(head, answer=KeptAnswer(event.outcome, event.difference.text(), asdict(event.facts)))
 
 
-def _too_large(definition: Definition, head: Head, event: Answered) -> Failure | None:
-    size, limit = event.kept.size, definition.context_limit
-    if size <= limit:
+def _with_usage(head: Head, usage: Usage) -> Head:
+    """The run with what an answer has used: most of the time nothing, and then it is the same."""
+    return head if usage is NO_USAGE else replace(head, usage=head.usage.plus(usage))
+
+
+def _too_large(definition: Definition, event: Answered) -> OverLimit | None:
+    limit = definition.context_limit
+    if event.kept.size <= limit:
         return None
-    return failure_of(OverLimit(_size_message(event.kept, limit), limit="context_bytes"), head.state)
+    return OverLimit(_size_message(event.kept, limit), limit="context_bytes")
 
 
 def _size_message(kept: Kept, limit: int) -> str:
@@ -137,7 +139,7 @@ def check_size(definition: Definition, kept: Kept) -> str | None:
 
 
 def _failed(definition: Definition, head: Head, event: BodyFailed, strict: bool) -> Advance:
-    used = replace(head, usage=head.usage.plus(event.usage))
+    used = _with_usage(head, event.usage)
     try:
         return _fire(definition, used, "failed", event, strict, failure=event.failure)
     except GuardFailed as error:
@@ -159,7 +161,7 @@ def _fire(
     strict: bool,
     *,
     kept: Kept | None = None,
-    difference: Difference = NOTHING,
+    difference: Difference = NO_DIFFERENCE,
     failure: Failure | None = None,
 ) -> Advance:
     """Let the machine choose a row, and go where it leads."""
@@ -173,8 +175,7 @@ def _fire(
         error = OverLimit(f"the run has made {head.revision} transitions, transitions is {limit}", limit="transitions")
         return _end_failed(_with_answer(head, event), failure_of(error, head.state))
     rescued = head.rescued or fired.row.exit.place is None
-    moved = replace(head, kept=here, rescued=rescued, entered_at=event.at)
-    after = _enter(definition, moved, fired.target, failure)
+    after = _enter(definition, head, fired.target, kept=here, rescued=rescued, at=event.at, cause=failure)
     move = _move(head, name, event, fired.target, fired.guards, difference, failure)
     return Advance(after, move, next_commands(definition, after))
 
@@ -222,17 +223,36 @@ def _move(
     )
 
 
-def _enter(definition: Definition, head: Head, target: str, cause: Failure | None) -> Head:
-    """The run one revision later, at its new place."""
-    moved = replace(
-        head, revision=head.revision + 1, attempt=0, lost=0, generation=0, answer=None, cause=cause, state=target
+def _enter(
+    definition: Definition,
+    head: Head,
+    target: str,
+    *,
+    kept: Kept,
+    rescued: bool,
+    at: datetime,
+    cause: Failure | None,
+) -> Head:
+    """The run one revision later, at its new place; what belongs to a visit begins anew."""
+    end = definition.ends.get(target)
+    visits = head.visits if end is not None else {**head.visits, target: head.visits.get(target, 0) + 1}
+    return Head(
+        run=head.run,
+        revision=head.revision + 1,
+        status=head.status if end is None else next_status(head.status, "fail" if end.failed else "complete"),
+        state=target,
+        visit=1 if end is not None else visits[target],
+        kept=kept,
+        started_at=head.started_at,
+        entered_at=at,
+        end=None if end is None else target,
+        cause=cause,
+        failure=cause if end is not None and end.failed else None,
+        blocked=head.blocked,
+        visits=visits,
+        usage=head.usage,
+        rescued=rescued,
     )
-    if target in definition.ends:
-        failed = definition.ends[target].failed
-        status = next_status(head.status, "fail" if failed else "complete")
-        return replace(moved, end=target, status=status, visit=1, failure=cause if failed else None)
-    visits: Mapping[str, int] = {**head.visits, target: head.visits.get(target, 0) + 1}
-    return replace(moved, visits=visits, visit=visits[target])
 
 
 def _no_way(head: Head, name: str) -> Failure:

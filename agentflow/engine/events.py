@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from agentflow.engine.head import Usage
+from agentflow.engine.head import NO_USAGE, Usage
 from agentflow.model.context import Difference, Kept
 from agentflow.model.values import Failure
 
@@ -33,7 +33,7 @@ class Answered:
     kept: Kept
     difference: Difference
     facts: Facts = field(default_factory=Facts)
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     skipped: bool = False  # an optional step failed and is passed over
 
 
@@ -57,7 +57,7 @@ class BodyFailed:
     failure: Failure
     verdict: RetryAt | GiveUp
     facts: Facts = field(default_factory=Facts)
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Broken:
 
     at: datetime
     failure: Failure
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)

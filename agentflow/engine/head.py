@@ -26,6 +26,9 @@ class Usage:
         return Usage(self.llm_calls + other.llm_calls, self.tokens + other.tokens, self.cost + other.cost)
 
 
+NO_USAGE = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
     """An answer whose guards raised: evaluated again after a retry, without a new call."""
@@ -54,7 +57,7 @@ class Head:
     failure: Failure | None = None  # why the run failed, if it did
     blocked: str | None = None
     visits: Mapping[str, int] = field(default_factory=dict[str, int])
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     rescued: bool = False  # whether the workflow's own .failed row was taken
     generation: int = 0  # how often an operator has retried this visit
     answer: KeptAnswer | None = None
@@ -104,7 +107,7 @@ def _writable(value: Any) -> Any:
 def memory_of(head: Head) -> str:
     """What the engine remembers of a run beside its columns, as JSON."""
     memory: dict[str, Any] = {"visits": head.visits, "entered": head.entered_at}
-    if head.usage != Usage():
+    if head.usage is not NO_USAGE and head.usage != NO_USAGE:
         memory["usage"] = [head.usage.llm_calls, head.usage.tokens, str(head.usage.cost)]
     if head.lost:
         memory["lost"] = head.lost
@@ -129,7 +132,7 @@ def with_memory(head: Head, text: str) -> Head:
         head,
         visits=memory.get("visits", {}),
         entered_at=datetime.fromisoformat(memory["entered"]) if "entered" in memory else head.started_at,
-        usage=Usage(usage[0], usage[1], Decimal(usage[2])) if usage else Usage(),
+        usage=Usage(usage[0], usage[1], Decimal(usage[2])) if usage else NO_USAGE,
         lost=memory.get("lost", 0),
         rescued=memory.get("rescued", False),
         generation=memory.get("generation", 0),

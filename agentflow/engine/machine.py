@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from transitions import EventData, Machine
+from transitions import Event, EventData, Machine
+from transitions import Transition as MachineTransition
 
 from agentflow.errors import GuardFailed
 from agentflow.model.context import Context
@@ -49,11 +50,39 @@ class Fired:
     guards: tuple[tuple[str, bool], ...]
 
 
+class LeanTransition(MachineTransition):
+    """A transition without callbacks before and after: only its conditions and its target count here."""
+
+    def execute(self, event_data: EventData) -> bool:
+        """Go to the target if all conditions hold."""
+        if not self._eval_conditions(event_data):
+            return False
+        model: Any = event_data.model
+        event_data.machine.set_state(self.dest or self.source, model)
+        return True
+
+
+class LeanEvent(Event):
+    """An event that is never queued and never logged: half the price of a trigger, for the same choice."""
+
+    def trigger(self, model: Any, *args: Any, **kwargs: Any) -> bool:
+        """Take the first transition, in table order, whose conditions hold."""
+        data = EventData(None, self, self.machine, model, args=args, kwargs=kwargs)
+        return any(transition.execute(data) for transition in self.transitions[model.state])
+
+
+class LeanMachine(Machine):
+    """A machine of these."""
+
+    event_cls = LeanEvent
+    transition_cls = LeanTransition
+
+
 class DefinitionMachine:
     """The machine of one definition."""
 
     def __init__(self, definition: Definition) -> None:
-        self._machine = Machine(
+        self._machine = LeanMachine(
             model=None,
             states=[*definition.states, *definition.ends],
             initial=definition.start,

@@ -176,5 +176,7 @@ NOT_YET = {
 def _check_not_yet(state: "State[Any]", found: Found) -> None:
     if state.spec.kind in NOT_YET:
         found.error(state.line, f"state {state.name!r}: {NOT_YET[state.spec.kind]} cannot run yet")
-    if state.spec.once:
-        found.error(state.line, f"state {state.name!r}: once=True cannot be kept yet; use run.effect inside the body")
+    if state.spec.once and state.spec.retry is not None:
+        found.error(
+            state.line, f"state {state.name!r}: once=True and retry= contradict each other; leave one of them out"
+        )

@@ -73,6 +73,9 @@ class Difference:
         return (b"{" + b",".join(parts) + b"}").decode()
 
 
+NO_DIFFERENCE = Difference({}, {})
+
+
 def _key(name: str) -> bytes:
     return b'"' + name.encode() + b'":'
 
@@ -105,6 +108,8 @@ class FieldPlan:
     def dump(self, value: Any) -> bytes:
         """The JSON of a value; raises `InvalidContext` if it is none that the field can hold."""
         try:
+            if type(value) is self.exact:
+                return pydantic_core.to_json(value)
             text = self.adapter.dump_json(value, by_alias=False, warnings="error", exclude_computed_fields=True)
         except (PydanticSerializationError, ValueError) as error:
             raise self._refusal(value, error) from None
@@ -358,14 +363,15 @@ class _Work:
 
     def result(self) -> tuple[Kept, Difference]:
         if not self.changed:
-            return self.kept, Difference({}, {})
-        kept = Kept(
-            {**self.kept.values, **self.values},
-            {**self.kept.texts, **self.texts},
-            {**self.kept.lengths, **self.lengths},
-            self.kept.size + self.growth,
+            return self.kept, NO_DIFFERENCE
+        kept = self.kept
+        after = Kept(
+            {**kept.values, **self.values} if self.values else kept.values,
+            {**kept.texts, **self.texts} if self.texts else kept.texts,
+            {**kept.lengths, **self.lengths} if self.lengths else kept.lengths,
+            kept.size + self.growth,
         )
-        return kept, Difference(self.texts, {name: items for name, items in self.added.items() if items})
+        return after, Difference(self.texts, {name: items for name, items in self.added.items() if items})
 
 
 def plan_of(kind: type[C]) -> ContextPlan[C]:

@@ -4,13 +4,13 @@ A reply is a row of the run's ledger before anybody judges it (key `run:state:vi
 a re-ask nor a retry pays for it twice. An operator's retry of a failed answer asks anew, under its own key.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel
 
-from agentflow.engine.head import Usage
+from agentflow.engine.head import NO_USAGE, Usage
 from agentflow.errors import InvalidContext, LeaseLost
 from agentflow.llm.choice import ModelAnswer, ModelQuestion, ask
 from agentflow.llm.client import ModelReply
@@ -77,7 +77,7 @@ class ReplyLedger:
 
     work: Work
     model: Model
-    used: Usage = field(default_factory=Usage)  # by the turns that were asked here: those read here were counted then
+    used: Usage = NO_USAGE  # by the turns that were asked here: those read here were counted then
 
     def key(self, turn: int) -> str:
         head = self.work.head

@@ -13,18 +13,28 @@ from typing import Any, Literal
 
 from agentflow.engine.advance import Advance, advance, next_commands
 from agentflow.engine.commands import FailState, Perform, Stop, WaitUntil
-from agentflow.engine.events import BodyFailed, Event, GiveUp
+from agentflow.engine.events import Answered, BodyFailed, Event, GiveUp
 from agentflow.engine.head import Head, failure_to_json
 from agentflow.engine.lifecycle import TERMINAL, next_status
 from agentflow.errors import LeaseLost
-from agentflow.failures import CrashLoop, OverLimit
+from agentflow.failures import CrashLoop, OverLimit, StatementRefused
 from agentflow.model.definition import Definition
 from agentflow.model.values import failure_of
 from agentflow.runners.perform import Parked, Script, Work, perform
 from agentflow.runners.records import check_accepts, head_of, history_row, object_of, standing_of
 from agentflow.runners.resources import Resources
 from agentflow.store.protocol import Store
-from agentflow.store.rows import AttemptRow, Commit, Committed, LateResult, Requested, RunRow, Standing, WaitRow
+from agentflow.store.rows import (
+    AttemptRow,
+    Commit,
+    Committed,
+    LateResult,
+    Refused,
+    Requested,
+    RunRow,
+    Standing,
+    WaitRow,
+)
 
 MAX_CRASHES = 5
 SHORT_WAIT = timedelta(seconds=2)  # a shorter wait for a retry is slept here, a longer one is a timer of the store
@@ -50,8 +60,13 @@ class Drive:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     short_wait: timedelta = SHORT_WAIT
     _head: Head | None = None
+    _revision: int = 0
+    _committed: Standing | None = None
     _since_yield: int = 0
     _yielded_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._revision = self.row.revision
 
     async def run(self) -> Ended:
         """Go on until the run waits, ends, or is somebody else's."""
@@ -73,10 +88,11 @@ class Drive:
             self._head = head
             match commands[0]:
                 case Perform() | FailState() as command:
-                    result = await perform(self._work(head), command)
+                    work = self._work(head)
+                    result = await perform(work, command)
                 case WaitUntil() | Stop():
                     raise AssertionError("these are carried out where they arise")
-            step = await self._take(head, result, lost)
+            step = await self._take(work, result, lost)
             if isinstance(step, str):
                 return step
             head, commands, lost = step.head, step.commands, ()
@@ -86,14 +102,17 @@ class Drive:
         """Carry out a cancel whose body was stopped; what the body did is discarded."""
         return "lost" if self._head is None else await self._cancelled(self._head)
 
-    async def block(self, reason: str) -> None:
-        """The code or the set-up at hand does not fit the run: leave it as it is, to be looked at again later."""
+    async def block(self, reason: str, *, for_good: bool = False) -> None:
+        """The code or the set-up at hand does not fit the run: leave it as it is, to be looked at again later.
+
+        With `for_good`, only a command wakes it.
+        """
         standing = self.row.standing
         blocked = replace(
             standing,
             status="queued" if standing.status in {"running", "waiting"} else standing.status,
             blocked=reason,
-            due_at=self.store.now() + BLOCKED_FOR,
+            due_at=None if for_good else self.store.now() + BLOCKED_FOR,
         )
         if self._head is not None:
             blocked = replace(standing_of(self._head, blocked.due_at), status="queued", blocked=reason)
@@ -144,18 +163,26 @@ class Drive:
             token=token,
             strict=self.strict,
             script=self.script,
+            origin=self.row.origin,
+            holds_effects=self.row.holds_effects,
         )
 
     # --- one step ----------------------------------------------------------------------------------------------
 
-    async def _take(self, head: Head, result: Event | Parked, lost: tuple[AttemptRow, ...]) -> Advance | Ended:
+    async def _take(self, work: Work, result: Event | Parked, lost: tuple[AttemptRow, ...]) -> Advance | Ended:
+        head = work.head
         if isinstance(result, Parked):
             return await self._park(head, result, lost)
         step = advance(self.definition, head, self._within_time(head, result), strict=self.strict)
         attempts = (*lost, *self._failed_attempts(head, result, step))
         if step.move is None:
             return await self._stay(head, step, attempts)
-        return await self._move(step, attempts)
+        ended = await self._move(step, attempts, work if isinstance(result, Answered) else None)
+        if not isinstance(ended, Refused):
+            return ended
+        error = StatementRefused(f"statement {ended.number + 1} of run.transaction was refused: {ended.error}")
+        failed = BodyFailed(result.at, failure_of(error, head.state, attempts=head.number), GiveUp())
+        return await self._take(work, failed, lost)
 
     def _within_time(self, head: Head, event: Event) -> Event:
         """The event, or the failure that the run has taken longer than its limit."""
@@ -185,7 +212,9 @@ class Drive:
             ),
         )
 
-    async def _move(self, step: Advance, attempts: tuple[AttemptRow, ...]) -> Advance | Ended:
+    async def _move(
+        self, step: Advance, attempts: tuple[AttemptRow, ...], answered: Work | None
+    ) -> Advance | Ended | Refused:
         assert step.move is not None  # the caller looked
         over = step.head.status in TERMINAL
         stopping = not over and self.is_stopping()
@@ -193,8 +222,10 @@ class Drive:
         if stopping:
             standing = replace(standing, status=next_status(step.head.status, "release"))
         history = history_row(self.definition, step.head.revision, step.move)
-        reply = await self._commit(standing, history=history, attempts=attempts, release=over or stopping)
-        if isinstance(reply, str):
+        reply = await self._commit(
+            standing, history=history, attempts=attempts, release=over or stopping, answered=answered
+        )
+        if isinstance(reply, str | Refused):
             return reply
         self.on_commit(step.head)
         if over:
@@ -271,14 +302,15 @@ class Drive:
         release: bool = False,
         done: bool = False,
         stop_at_request: bool = False,
-    ) -> Literal["lost"] | RunRow | None:
+        answered: Work | None = None,
+    ) -> Literal["lost"] | RunRow | Refused | None:
         """Commit; None if that was all, the run's row if a command came in between and is to be carried out now."""
         asked: RunRow | None = None
         while True:
             reply = await self.store.commit(
                 Commit(
                     run=self.row.id,
-                    expected_revision=self.row.revision,
+                    expected_revision=self._revision,
                     token=self.row.token or "",
                     control_seq=self.row.control_seq,
                     standing=standing,
@@ -286,17 +318,23 @@ class Drive:
                     attempts=attempts,
                     opens=opens,
                     closes=closes,
+                    settles=answered.settles if answered is not None else (),
+                    joined=tuple(answered.joined) if answered is not None else (),
                     release=release and (asked is None or standing.status in TERMINAL),
+                    goes_on=self._committed is not None and _is_same_place(self._committed, standing),
                     clear_request=done or standing.status in TERMINAL,
                 )
             )
             match reply:
                 case Committed():
+                    self._committed = standing
                     if history is not None:
-                        self.row = replace(self.row, revision=history.revision, claims_without_progress=1)
+                        self._revision = history.revision
                     return asked
                 case LateResult():
                     return "lost"
+                case Refused():
+                    return reply
                 case Requested(row):
                     self.row = replace(self.row, control_seq=row.control_seq, request=row.request)
                     if self._cancel_wanted() and not done:
@@ -311,3 +349,13 @@ class Drive:
             self._since_yield = 0
             await asyncio.sleep(0)
             self._yielded_at = asyncio.get_running_loop().time()
+
+
+def _is_same_place(before: Standing, after: Standing) -> bool:
+    """Whether the columns that say when a run is looked at are unchanged."""
+    return (before.status, before.end, before.blocked, before.due_at) == (
+        after.status,
+        after.end,
+        after.blocked,
+        after.due_at,
+    )

@@ -8,9 +8,9 @@ that has no result because its worker died, is unclear, and `unclear=` decides b
 import asyncio
 import concurrent.futures
 import queue
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pydantic_core
 from pydantic import TypeAdapter
@@ -18,12 +18,14 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError
 
 from agentflow.effects import NOT_HAPPENED, STILL_UNCLEAR, Happened
-from agentflow.errors import EffectNameReused, InvalidContext, LeaseLost, RequestError
+from agentflow.errors import EffectHeld, EffectNameReused, InvalidContext, LeaseLost, RequestError
 from agentflow.failures import Business, Retryable, Unclear
 from agentflow.model.context import Context
 from agentflow.runners.retries import status_code
-from agentflow.store.protocol import Store
-from agentflow.store.rows import EffectBegun, EffectClaim, EffectFound, EffectRow
+from agentflow.store.rows import EffectBegun, EffectClaim, EffectFound, EffectRow, EffectStatus
+
+if TYPE_CHECKING:
+    from agentflow.runners.perform import Work
 
 STILL_POSSIBLE = frozenset({408, 409, 429})
 
@@ -40,19 +42,21 @@ class EffectSpec:
     unclear: Any
 
 
-@dataclass(slots=True, kw_only=True)
 class RunLedger:
-    """The effects of one attempt at one body."""
+    """The effects and statements of one attempt at one body."""
 
-    store: Store
-    run: str
-    token: str
-    workflow: str
-    state: str
-    visit: int
-    context: Context
-    loop: asyncio.AbstractEventLoop
-    used: set[tuple[str, str | None]] = field(default_factory=set[tuple[str, str | None]])
+    __slots__ = ("context", "loop", "used", "work")
+
+    def __init__(self, work: "Work", context: Context) -> None:
+        self.work = work
+        self.context = context
+        self.loop = asyncio.get_running_loop()
+        self.used: set[tuple[str, str | None]] | None = None
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self.work.head.run
 
     # What `Run` and `SyncRun` call
 
@@ -76,7 +80,7 @@ class RunLedger:
                 return _decode(found.row, spec)
             self._check_idle(found, spec)
             await self._settle_doubt(found, spec, await self._ask(spec, run, found.row.key))
-            return await self._after_doubt(spec)
+            return await self._after_doubt(found, spec)
         key = found.row.key
         try:
             value = await call(key)
@@ -112,38 +116,55 @@ class RunLedger:
         raise RequestError("run.spawn: independent runs cannot be started from a body yet; use app.start")
 
     def execute(self, statement: Any, parameters: Mapping[str, object] | None) -> None:
-        """Statements of the author's come later."""
-        raise RequestError("run.transaction: statements cannot join the commit yet; use run.effect")
+        """Keep a statement for the commit of this attempt, if it answers."""
+        self.work.joined.append(self.work.store.join(statement, parameters))
 
     # Beginning
 
-    def key(self, name: str, item: str | None) -> str:
-        """The key of an effect: the same in every attempt, after a crash and under another worker."""
-        plain = name.replace("%", "%25").replace(":", "%3A")  # so that no name reads like a name with an item
-        parts = [self.run, self.state, str(self.visit), plain, *([] if item is None else [item])]
-        return ":".join(parts)
-
     async def _begin(self, spec: EffectSpec) -> EffectBegun | EffectFound:
-        if (spec.name, spec.item) in self.used:
+        used = self.used = self.used or set()
+        if (spec.name, spec.item) in used:
             raise EffectNameReused(
-                f"effect {spec.name!r} was used before in this visit of {self.state!r}; pass item= to tell calls apart"
+                f"effect {spec.name!r} was used before in this visit of {self.work.head.state!r}; "
+                "pass item= to tell calls apart"
             )
-        self.used.add((spec.name, spec.item))
-        return await self._claim(spec)
+        used.add((spec.name, spec.item))
+        if self.work.origin is not None and (replayed := await self._recorded_by_origin(spec)) is not None:
+            return EffectFound(replayed, holder_alive=False)
+        return await self._claim(spec, await self._generation(spec))
 
-    async def _claim(self, spec: EffectSpec) -> EffectBegun | EffectFound:
-        claim = EffectClaim(
-            run=self.run,
-            token=self.token,
-            key=self.key(spec.name, spec.item),
-            name=spec.name,
-            state=self.state,
-            visit=self.visit,
-            item=spec.item,
-            workflow=self.workflow,
-            once_per=spec.once_per,
+    async def _recorded_by_origin(self, spec: EffectSpec) -> EffectRow | None:
+        """What the run that this one was forked from recorded. Raises `EffectHeld` for what is new and held."""
+        origin: str | None = self.work.origin
+        while origin is not None:
+            rows = await self.work.store.effects(run=origin, status="done")
+            if (found := self._last_of(rows, spec)) is not None:
+                return found
+            forked = await self.work.store.run(origin)
+            origin = None if forked is None else forked.origin
+        if not self.work.holds_effects:
+            return None
+        raise EffectHeld(
+            f"effect {spec.name!r} is held back: run {self.run!r} is a fork whose effects are held, and its origin did "
+            "not record this one; fork again with effects='live' to let it act"
         )
-        found = await self.store.begin_effect(claim)
+
+    async def _generation(self, spec: EffectSpec) -> int:
+        """The generation of the key: a new one after an operator's retry, if the last did not happen."""
+        if self.work.head.generation == 0:
+            return 0
+        last = self._last_of(await self.work.store.effects(run=self.run), spec)
+        return self.work.head.generation if last is None or last.status == "not_happened" else last.generation
+
+    def _last_of(self, rows: Sequence[EffectRow], spec: EffectSpec) -> EffectRow | None:
+        head = self.work.head
+        place = (head.state, head.visit, spec.name, spec.item)
+        fit = [row for row in rows if (row.state, row.visit, row.name, row.item) == place]
+        return max(fit, key=lambda row: row.generation, default=None)
+
+    async def _claim(self, spec: EffectSpec, generation: int) -> EffectBegun | EffectFound:
+        claim = claim_of(self.work, spec.name, item=spec.item, generation=generation, once_per=spec.once_per)
+        found = await self.work.store.begin_effect(claim)
         if found is None:
             raise LeaseLost(f"run {self.run!r} belongs to another worker now")
         return found
@@ -177,15 +198,16 @@ class RunLedger:
     async def _settle(
         self, row: EffectRow, status: Any, *, result: str | None = None, error: str | None = None
     ) -> None:
-        settled = await self.store.settle_effect(
-            self.run, self.token, row.key, status, begun_by=row.token, result=result, error=error
+        settled = await self.work.store.settle_effect(
+            self.run, self.work.token, row.key, status, begun_by=row.token, result=result, error=error
         )
         if not settled:
             raise LeaseLost(f"run {self.run!r} belongs to another worker now")
 
-    async def _after_doubt(self, spec: EffectSpec) -> Any:
+    async def _after_doubt(self, doubted: EffectFound, spec: EffectSpec) -> Any:
         """The doubt is settled: read the result, or call for the first time that counts."""
-        found = await self._claim(spec)
+        own = doubted.row.run == self.run
+        found = await self._claim(spec, doubted.row.generation if own else await self._generation(spec))
         if isinstance(found, EffectFound):
             return _decode(found.row, spec)
         try:
@@ -233,8 +255,42 @@ class RunLedger:
         return value
 
     async def _record(self, key: str, status: Any, *, result: str | None = None, error: str | None = None) -> None:
-        if not await self.store.settle_effect(self.run, self.token, key, status, result=result, error=error):
-            raise LeaseLost(f"run {self.run!r} belongs to another worker now")
+        await record(self.work, key, status, result=result, error=error)
+
+
+def key_of(work: "Work", name: str, item: str | None, generation: int) -> str:
+    """The key of an effect: the same in every attempt, after a crash and under another worker."""
+    head = work.head
+    visit = f"{head.visit}.g{generation}" if generation else str(head.visit)
+    plain = name.replace("%", "%25").replace(":", "%3A")  # so that no name reads like a name with an item
+    return ":".join((head.run, head.state, visit, plain, *(() if item is None else (item,))))
+
+
+def claim_of(
+    work: "Work", name: str, *, item: str | None = None, generation: int = 0, once_per: str | None = None
+) -> EffectClaim:
+    """The intention to carry out an effect of the state at hand."""
+    head = work.head
+    return EffectClaim(
+        run=head.run,
+        token=work.token,
+        key=key_of(work, name, item, generation),
+        name=name,
+        state=head.state,
+        visit=head.visit,
+        item=item,
+        generation=generation,
+        workflow=work.definition.name,
+        once_per=once_per,
+    )
+
+
+async def record(
+    work: "Work", key: str, status: EffectStatus, *, result: str | None = None, error: str | None = None
+) -> None:
+    """Record how an effect of this claim went. Raises `LeaseLost`."""
+    if not await work.store.settle_effect(work.head.run, work.token, key, status, result=result, error=error):
+        raise LeaseLost(f"run {work.head.run!r} belongs to another worker now")
 
 
 class ThreadDesk:

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from agentflow.engine.head import Head
-from agentflow.errors import AgentflowError, StoreError
+from agentflow.errors import AgentflowError, EffectHeld, StoreError
 from agentflow.model.definition import Definition
 from agentflow.runners.drive import SHORT_WAIT, Drive
 from agentflow.runners.perform import Script
@@ -275,6 +275,9 @@ class LocalRunner:
             raise
         except StoreError:
             raise
+        except EffectHeld as held:
+            self._wanted.discard(row.id)
+            await drive.block(str(held), for_good=True)
         except Exception as error:  # noqa: BLE001  whatever it is, the run must not stay in our hands
             await self._block(row, drive, error)
 

@@ -17,19 +17,20 @@ from pydantic import BaseModel
 
 from agentflow.engine.commands import FailState, Perform
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp
-from agentflow.engine.head import Head, Usage
-from agentflow.errors import ConfigurationError, InvalidContext, LeaseLost, StoreError, StoreFailed
+from agentflow.engine.head import NO_USAGE, Head, Usage
+from agentflow.errors import ConfigurationError, EffectHeld, InvalidContext, LeaseLost, StoreError, StoreFailed
 from agentflow.failures import OverLimit, TimedOut
 from agentflow.model.context import Context
 from agentflow.model.definition import Definition, StateDefinition, form_of
 from agentflow.model.run import Run, SyncRun
 from agentflow.model.values import Answer, Question, failure_of
 from agentflow.runners.ledger import RunLedger
+from agentflow.runners.only_once import run_once
 from agentflow.runners.records import actor_of, facts_of, from_json, to_json
 from agentflow.runners.resources import Resources
 from agentflow.runners.retries import verdict
 from agentflow.store.protocol import Store
-from agentflow.store.rows import WaitRow
+from agentflow.store.rows import Joined, WaitRow
 
 if TYPE_CHECKING:
     from agentflow.llm.choice import ModelAnswer
@@ -72,7 +73,11 @@ class Work:
     token: str
     strict: bool = False
     script: Script | None = None
-    used: Usage = field(default_factory=Usage)
+    origin: str | None = None  # the run that this one was forked from
+    holds_effects: bool = False
+    used: Usage = NO_USAGE
+    joined: list[Joined] = field(default_factory=list[Joined])  # statements for the commit
+    settles: tuple[str, ...] = ()  # effects that the commit settles
 
     @property
     def state(self) -> StateDefinition:
@@ -117,7 +122,7 @@ def _ends_the_task(error: BaseException) -> bool:
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0  # else the body waited for something that was cancelled
-    return isinstance(error, LeaseLost | KeyboardInterrupt | GeneratorExit)
+    return isinstance(error, LeaseLost | EffectHeld | KeyboardInterrupt | GeneratorExit)
 
 
 # --- what came out -----------------------------------------------------------------------------------------------
@@ -177,24 +182,41 @@ def _keep(work: Work, context: Context, answer: Answer[Any, Any]) -> None:
 
 async def _step(work: Work, started: float) -> Event:
     context = work.copy()
-    handle: dict[str, Any] = {
-        "services": await work.resources.services(work.definition),
-        "id": work.head.run,
-        "visit": work.head.visit,
-        "attempt": work.head.number,
-        "now": work.head.entered_at,
-        "ledger": _ledger(work, context),
-    }
-    if work.state.is_async:
-        outcome = await _run_async(work, context, Run(**handle))
+    run = await _handle(work, context)
+    if work.state.spec.once:
+        outcome, error = await run_once(work, lambda: _body(work, context, run))
     else:
-        outcome, error = await _in_thread(work, context, SyncRun(**handle))
-        if error is not None and isinstance(error, ConfigurationError | StoreError | LeaseLost):
+        outcome, error = await _body(work, context, run)
+    if error is not None:
+        if isinstance(error, ConfigurationError | StoreError | LeaseLost | EffectHeld):
             raise error
-        if error is not None:
-            return _failed(work, error, started)
+        return _failed(work, error, started)
     _check_outcome(work, outcome)
     return _answered(work, context, outcome, Facts(duration_ms=_milliseconds(started)))
+
+
+async def _handle(work: Work, context: Context) -> Any:
+    """What the body sees of its run."""
+    services = None
+    if work.definition.services is not None:
+        services = work.resources.entered(work.definition) or await work.resources.services(work.definition)
+    head = work.head
+    kind = Run if work.state.is_async else SyncRun
+    return kind(
+        services=services,
+        id=head.run,
+        visit=head.visit,
+        attempt=head.number,
+        now=head.entered_at,
+        ledger=RunLedger(work, context),
+    )
+
+
+async def _body(work: Work, context: Context, run: Any) -> tuple[Any, BaseException | None]:
+    """What the body returned. What it raised comes out of a thread as a value, out of a coroutine as it is."""
+    if work.state.is_async:
+        return await _run_async(work, context, run), None
+    return await _in_thread(work, context, run)
 
 
 async def _in_thread(work: Work, context: Context, run: SyncRun[Any]) -> tuple[Any, BaseException | None]:
@@ -225,19 +247,6 @@ async def _run_async(work: Work, context: Context, run: Run[Any]) -> Any:
         if not limit.expired():
             raise
         raise TimedOut(f"state {work.head.state!r} took longer than its timeout of {timeout}") from error
-
-
-def _ledger(work: Work, context: Context) -> RunLedger:
-    return RunLedger(
-        store=work.store,
-        run=work.head.run,
-        token=work.token,
-        workflow=work.definition.name,
-        state=work.head.state,
-        visit=work.head.visit,
-        context=context,
-        loop=asyncio.get_running_loop(),
-    )
 
 
 def _check_outcome(work: Work, outcome: Any) -> None:

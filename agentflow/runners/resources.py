@@ -81,6 +81,10 @@ class Resources:
         self._clients: ModelClients | None = None
         self._threads: ThreadPoolExecutor | None = None
 
+    def entered(self, definition: Definition) -> Any:
+        """The services of a workflow if they were entered before, else None."""
+        return None if definition.services is None else self._entered.get(definition.services)
+
     async def services(self, definition: Definition) -> Any:
         """The services of a workflow, entered at their first use; None if it has none."""
         wanted = definition.services
