@@ -7,10 +7,11 @@ never construct them.
 
 from agentflow.app import App
 from agentflow.errors import DefinitionError
+from agentflow.model.blobs import Blob
 from agentflow.model.context import Context
 from agentflow.model.run import Run, SyncRun
 from agentflow.model.states import End
-from agentflow.model.values import Actor, Answer, Blob, Failure, Limits, Model, Question, Retry, Secret, Tool
+from agentflow.model.values import Actor, Answer, Failure, Limits, Model, Question, Retry, Secret, Tool
 from agentflow.model.views import Reply, Revision, Snapshot, Wait, Why
 from agentflow.model.workflow import Workflow
 

@@ -18,7 +18,7 @@ from agentflow.store.rows import TERMINAL, AttemptRow, HistoryRow, RunRow, WaitR
 
 async def read_snapshot(store: Store, definition: Definition, row: RunRow) -> Snapshot[Any]:
     """The run as it is now."""
-    kept = definition.context.load(await store.differences(row.id, row.revision))
+    kept = definition.context.load(await store.differences(row.id, row.revision), store.value)
     standing = row.standing
     failure = failure_from_json(standing.failure)
     waits = await store.waits(run=row.id, status="open") if standing.status not in TERMINAL else ()
@@ -42,7 +42,7 @@ async def read_revision(store: Store, definition: Definition, row: RunRow, revis
     if revision < 0 or not rows or rows[0].revision != revision:
         raise NotFound(f"run {row.id!r} has the revisions 0 to {row.revision}, not {revision}")
     then = rows[0]
-    kept = definition.context.load(await store.differences(row.id, revision))
+    kept = definition.context.load(await store.differences(row.id, revision), store.value)
     end = definition.ends.get(then.target)
     failure = failure_from_json(then.failure)
     return Snapshot(

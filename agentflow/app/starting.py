@@ -39,6 +39,7 @@ def new_run(definition: Definition, context: Context, *, run: str, now: datetime
         standing=standing_of(head, now),
         history=first_row(head, difference),
         batch=batch,
+        values=difference.blobs,
     )
 
 

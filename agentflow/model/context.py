@@ -11,9 +11,9 @@ returns it as the `Difference` that history stores.
 # pyright: reportUnnecessaryIsInstance=false
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Generic
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, PrivateAttr, TypeAdapter, ValidationError
@@ -22,9 +22,11 @@ from typing_extensions import TypeVar
 
 from agentflow.errors import InvalidContext, InvalidInput
 from agentflow.merge import Append
+from agentflow.model.blobs import Blob, BlobSource
 from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, mentions, strip
 from agentflow.model.sameness import Unlike, short, sorted_sets, unlike, unwritable
 from agentflow.model.source import schema_text
+from agentflow.model.unread import Unread, read_all, unread_of
 from agentflow.model.values import Failure
 
 __all__ = ["Context", "ContextPlan", "Difference", "Kept", "plan_of"]
@@ -33,6 +35,7 @@ C = TypeVar("C", bound="Context")
 
 FIELD_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings")
 EXACT: frozenset[type] = frozenset({str, int, bool})  # JSON gives these back as they were, so one look is enough
+EAGER_BYTES = 4000  # a mutable field with more JSON than that is read when it is looked at
 EXACT_BYTES = 4000  # beyond, a parser may refuse the digits of a number
 
 
@@ -42,6 +45,7 @@ class Context(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
 
     _failure: Failure | None = PrivateAttr(default=None)
+    _unread: Unread | None = PrivateAttr(default=None)
 
     @property
     def failure(self) -> Failure | None:
@@ -50,9 +54,44 @@ class Context(BaseModel):
 
     def __eq__(self, other: object) -> bool:
         """Equal if all fields are; how the run came here is no part of its data."""
-        return isinstance(other, Context) and type(self) is type(other) and vars(self) == vars(other)
+        if not isinstance(other, Context) or type(self) is not type(other):
+            return False
+        return vars(read_all(self)) == vars(read_all(other))
 
     __hash__ = None  # type: ignore[assignment]
+
+    # A large field of a copy is read when it is looked at. What goes past attributes reads all of them first.
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            private = object.__getattribute__(self, "__pydantic_private__")
+            unread = None if private is None else private.get("_unread")
+            if unread is not None and name in unread.texts:
+                return unread.read(self, name)
+            return super().__getattr__(name)
+
+    def __iter__(self) -> Any:
+        return super(Context, read_all(self)).__iter__()
+
+    def __repr_args__(self) -> Any:
+        return super(Context, read_all(self)).__repr_args__()
+
+    def __getstate__(self) -> dict[Any, Any]:
+        read_all(self)._unread = None
+        return super().__getstate__()
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """The fields as a dict; options as those of `BaseModel.model_dump`."""
+        return super(Context, read_all(self)).model_dump(**options)
+
+    def model_dump_json(self, **options: Any) -> str:
+        """The fields as JSON; options as those of `BaseModel.model_dump_json`."""
+        return super(Context, read_all(self)).model_dump_json(**options)
+
+    def model_copy(self, **options: Any) -> Self:
+        """A copy; options as those of `BaseModel.model_copy`."""
+        return super(Context, read_all(self)).model_copy(**options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +100,7 @@ class Difference:
 
     values: Mapping[str, bytes]
     added: Mapping[str, Sequence[bytes]]
+    blobs: tuple[tuple[str, bytes], ...] = ()  # digests and bytes that are new
 
     def text(self) -> str:
         """The stored form: `{"set": {field: value}, "add": {field: [items]}}`."""
@@ -88,6 +128,7 @@ class Kept:
     texts: Mapping[str, bytes]  # JSON of every field but the Append ones
     lengths: Mapping[str, int]  # of Append fields
     size: int  # bytes of JSON
+    source: BlobSource | None = None  # where blobs are read
 
 
 EMPTY = Kept({}, {}, {}, 0)
@@ -103,29 +144,35 @@ class FieldPlan:
     shared: bool
     exact: type | None
     sets: bool
+    blobs: bool
     adapter: TypeAdapter[Any]  # of the field, or of one item of an Append field
 
-    def dump(self, value: Any) -> bytes:
-        """The JSON of a value; raises `InvalidContext` if it is none that the field can hold."""
+    def dump(self, value: Any, blobs: dict[str, bytes] | None = None) -> bytes:
+        """The JSON of a value; raises `InvalidContext` if it is none that the field can hold.
+
+        Bytes of blobs that are not stored yet are put into `blobs`.
+        """
         try:
             if type(value) is self.exact:
                 return pydantic_core.to_json(value)
-            text = self.adapter.dump_json(value, by_alias=False, warnings="error", exclude_computed_fields=True)
+            text = self.adapter.dump_json(
+                value, by_alias=False, warnings="error", exclude_computed_fields=True, context=blobs
+            )
         except (PydanticSerializationError, ValueError) as error:
             raise self._refusal(value, error) from None
         # A set has no order of its own: without one, equal sets would look changed.
         return sorted_sets(value, text) if self.sets else text
 
-    def load(self, text: bytes) -> Any:
+    def load(self, text: bytes, source: BlobSource | None = None) -> Any:
         """The value behind its JSON; raises `ValidationError`. Names are those of the fields, whatever their aliases."""
-        return self.adapter.validate_json(text, by_alias=False, by_name=True)
+        return self.adapter.validate_json(text, by_alias=False, by_name=True, context=source)
 
-    def settle(self, value: Any, text: bytes) -> Any:
+    def settle(self, value: Any, text: bytes, source: BlobSource | None = None) -> Any:
         """The value as it will come back from storage; raises `InvalidContext` if that is not the same."""
         if self.exact is not None and type(value) is self.exact and len(text) <= EXACT_BYTES:
             return value
         try:
-            back = self.load(text)
+            back = self.load(text, source)
         except ValidationError as error:
             if error.errors()[0]["type"] == "json_invalid":
                 raise InvalidContext(self._path, f"{short(value)} cannot be read back: {_reason(error)}") from None
@@ -168,7 +215,7 @@ class ContextPlan(Generic[C]):
     def problems(self) -> list[Finding]:
         """Fields whose values might not come back as they were."""
         found = [finding for name in self.kind.model_fields for finding in self._problems(name)]
-        own = [name for name in self.kind.__private_attributes__ if name != "_failure"]
+        own = [name for name in self.kind.__private_attributes__ if name not in Context.__private_attributes__]
         found += [Finding(f"{self.kind.__name__}.{name}", "a private attribute is not stored") for name in own]
         if self.kind.model_config.get("extra") == "allow":
             found.append(Finding(self.kind.__name__, "extra='allow' lets in fields that are not stored; leave it out"))
@@ -196,12 +243,19 @@ class ContextPlan(Generic[C]):
 
     def copy(self, kept: Kept, failure: Failure | None = None) -> C:
         """A private copy to work on."""
-        values = {name: self._copy_field(field, kept) for name, field in self.fields.items()}
+        values: dict[str, Any] = {}
+        large: dict[str, tuple[FieldPlan, bytes]] = {}
+        for name, field in self.fields.items():
+            if not (field.shared or field.append) and len(kept.texts[name]) > EAGER_BYTES:
+                large[name] = field, kept.texts[name]
+            else:
+                values[name] = self._copy_field(field, kept)
         copy = self.kind.__new__(self.kind)
         object.__setattr__(copy, "__dict__", values)
-        object.__setattr__(copy, "__pydantic_fields_set__", set(values))
+        object.__setattr__(copy, "__pydantic_fields_set__", set(self.fields))
         object.__setattr__(copy, "__pydantic_extra__", None)
-        object.__setattr__(copy, "__pydantic_private__", {"_failure": failure})
+        private = {"_failure": failure, "_unread": Unread(large, kept.source) if large else None}
+        object.__setattr__(copy, "__pydantic_private__", private)
         return copy
 
     @staticmethod
@@ -210,19 +264,22 @@ class ContextPlan(Generic[C]):
             return Append._sharing(kept.values[field.name], kept.lengths[field.name])  # pyright: ignore[reportPrivateUsage]
         if field.shared:
             return kept.values[field.name]
-        return field.load(kept.texts[field.name])
+        return field.load(kept.texts[field.name], kept.source)
 
     def keep(self, kept: Kept, context: Context) -> tuple[Kept, Difference]:
         """What changed since `kept`, and what is to be kept now; raises `InvalidContext`, and keeps nothing."""
         if type(context) is not self.kind:
             raise InvalidContext("context", f"is a {type(context).__name__}, not a {self.kind.__name__}")
         work = _Work(kept)
+        values = context.__dict__
+        unread = unread_of(context)
         for name, field in self.fields.items():
-            if name not in context.__dict__:
+            if name in values:
+                work.look(field, values[name])
+            elif name not in unread:  # what nobody looked at is unchanged
                 raise InvalidContext(f"context.{name}", "is missing")
-            work.look(field, context.__dict__[name])
         if self.whole and work.changed:
-            self._validate_whole(context)
+            self._validate_whole(read_all(context))
         return work.result()
 
     def _validate_whole(self, context: Context) -> None:
@@ -235,12 +292,12 @@ class ContextPlan(Generic[C]):
         """What is kept after a stored difference, and the difference itself."""
         difference = pydantic_core.from_json(text)
         copy = self.copy(kept)
-        values: Any = copy.__dict__  # past `__setattr__`, which a frozen class refuses
+        values: Any = read_all(copy).__dict__  # past `__setattr__`, which a frozen class refuses
         for name, value in difference.get("set", {}).items():
-            values[name] = self._load_value(self._field(name), value)
+            values[name] = self._load_value(self._field(name), value, kept.source)
         for name, items in difference.get("add", {}).items():
             field = self._field(name)
-            values[name].extend(self._load_value(field, item) for item in items)
+            values[name].extend(self._load_value(field, item, kept.source) for item in items)
         return self.keep(kept, copy)
 
     def _field(self, name: str) -> FieldPlan:
@@ -248,8 +305,8 @@ class ContextPlan(Generic[C]):
             raise InvalidContext(f"context.{name}", "was stored, but the class has no such field any more")
         return self.fields[name]
 
-    def load(self, differences: Iterable[str]) -> Kept:
-        """Fold stored differences, oldest first, into the context that they lead to."""
+    def load(self, differences: Iterable[str], source: BlobSource | None = None) -> Kept:
+        """Fold stored differences, oldest first, into the context that they lead to; blobs are read from `source`."""
         values: dict[str, Any] = {}
         added: dict[str, list[Any]] = {name: [] for name, field in self.fields.items() if field.append}
         for text in differences:
@@ -257,29 +314,30 @@ class ContextPlan(Generic[C]):
             values.update(difference.get("set", {}))
             for name, items in difference.get("add", {}).items():
                 added.setdefault(name, []).extend(items)
-        return self._loaded(values, added)
+        return self._loaded(values, added, source)
 
-    def _loaded(self, values: Mapping[str, Any], added: Mapping[str, list[Any]]) -> Kept:
+    def _loaded(self, values: Mapping[str, Any], added: Mapping[str, list[Any]], source: BlobSource | None) -> Kept:
         loaded: dict[str, Any] = {}
         for name, field in self.fields.items():
             if field.append:
-                loaded[name] = Append(self._load_value(field, item) for item in added[name])
+                loaded[name] = Append(self._load_value(field, item, source) for item in added[name])
             elif name in values:
-                loaded[name] = self._load_value(field, values[name])
+                loaded[name] = self._load_value(field, values[name], source)
             else:
                 loaded[name] = self._default(name, loaded)
-        return self.keep(EMPTY, self._assemble(loaded))[0]
+        return self.keep(replace(EMPTY, source=source), self._assemble(loaded))[0]
 
     def _assemble(self, values: dict[str, Any]) -> C:
         made = self.kind.__new__(self.kind)
         object.__setattr__(made, "__dict__", values)
+        object.__setattr__(made, "__pydantic_private__", None)
         return made
 
     @staticmethod
-    def _load_value(field: FieldPlan, value: Any) -> Any:
+    def _load_value(field: FieldPlan, value: Any, source: BlobSource | None = None) -> Any:
         """The value of a field, or an item of an Append field, from what JSON gave."""
         try:
-            return field.load(pydantic_core.to_json(value, inf_nan_mode="constants"))
+            return field.load(pydantic_core.to_json(value, inf_nan_mode="constants"), source)
         except ValidationError as error:
             raise InvalidContext(*_where(field.name, error)) from None
 
@@ -306,6 +364,7 @@ class _Work:
         self.texts: dict[str, bytes] = {}
         self.added: dict[str, list[bytes]] = {}
         self.lengths: dict[str, int] = {}
+        self.blobs: dict[str, bytes] = {}
         self.growth = 0
 
     @property
@@ -319,15 +378,21 @@ class _Work:
             self._look_at_value(field, value)
 
     def _look_at_value(self, field: FieldPlan, value: Any) -> None:
-        text = field.dump(value)
+        text = field.dump(value, self.blobs) if field.blobs else field.dump(value)
         before = self.kept.texts.get(field.name)
         if text == before and not (field.shared and unlike(value, self.kept.values[field.name])):
             return  # of other fields, what was kept would take a second look at all of it
-        settled = field.settle(value, text)
+        settled = field.settle(value, text, self.bytes_of) if field.blobs else field.settle(value, text)
         self.texts[field.name] = text
         self.growth += len(text) - len(before or b"")
         if field.shared:
             self.values[field.name] = settled
+
+    def bytes_of(self, digest: str) -> bytes | None:
+        """The bytes of a blob that may be new."""
+        if digest in self.blobs or self.kept.source is None:
+            return self.blobs.get(digest)
+        return self.kept.source(digest)
 
     def _look_at_items(self, field: FieldPlan, value: Any) -> None:
         name = field.name
@@ -351,11 +416,10 @@ class _Work:
         ):
             raise InvalidContext(f"context.{field.name}", "an Append field only grows: old items were changed")
 
-    @staticmethod
-    def _item(field: FieldPlan, item: Any, number: int) -> tuple[bytes, Any]:
+    def _item(self, field: FieldPlan, item: Any, number: int) -> tuple[bytes, Any]:
         try:
-            text = field.dump(item)
-            return text, field.settle(item, text)
+            text = field.dump(item, self.blobs) if field.blobs else field.dump(item)
+            return text, field.settle(item, text, self.bytes_of)
         except InvalidContext as error:
             whole = f"context.{field.name}"
             path = f"{whole}.{number}{error.path.removeprefix(whole)}"
@@ -370,8 +434,10 @@ class _Work:
             {**kept.texts, **self.texts} if self.texts else kept.texts,
             {**kept.lengths, **self.lengths} if self.lengths else kept.lengths,
             kept.size + self.growth,
+            kept.source,
         )
-        return after, Difference(self.texts, {name: items for name, items in self.added.items() if items})
+        added = {name: items for name, items in self.added.items() if items}
+        return after, Difference(self.texts, added, tuple(self.blobs.items()))
 
 
 def plan_of(kind: type[C]) -> ContextPlan[C]:
@@ -416,6 +482,7 @@ def _field_plan(kind: type[Context], name: str) -> FieldPlan:
         shared=not append and is_immutable(annotation),
         exact=bare if bare in EXACT and not info.metadata else None,
         sets=mentions(bare, frozenset({set, frozenset})),
+        blobs=mentions(bare, frozenset({Blob})),
         adapter=adapter,
     )
 

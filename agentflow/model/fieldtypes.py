@@ -22,9 +22,10 @@ from pydantic import BaseModel
 from typing_extensions import TypeAliasType
 
 from agentflow.merge import Append
+from agentflow.model.blobs import Blob
 
 SCALARS: frozenset[Any] = frozenset(
-    {bool, int, float, str, bytes, Decimal, datetime, date, timedelta, UUID, type(None)}
+    {bool, int, float, str, bytes, Decimal, datetime, date, timedelta, UUID, Blob, type(None)}
 )
 KEYS: frozenset[Any] = frozenset({str, int})
 
@@ -99,8 +100,8 @@ def _hint(bare: Any) -> str:
     if isinstance(bare, typing.ForwardRef):
         return "; it names something that is not defined where the class was written"
     return (
-        "; use bool, int, float, str, bytes, Decimal, aware datetime, date, timedelta, UUID, an enum, list, tuple, "
-        "set, frozenset, dict, a frozen dataclass, a pydantic model, Literal or X | None"
+        "; use bool, int, float, str, bytes, Decimal, aware datetime, date, timedelta, UUID, Blob, an enum, list, "
+        "tuple, set, frozenset, dict, a frozen dataclass, a pydantic model, Literal or X | None"
     )
 
 

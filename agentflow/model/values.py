@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tenacity.stop import stop_base
     from tenacity.wait import wait_base
 
-__all__ = ["Actor", "Answer", "Blob", "Failure", "Limits", "Model", "Question", "Retry", "Secret", "Tool"]
+__all__ = ["Actor", "Answer", "Failure", "Limits", "Model", "Question", "Retry", "Secret", "Tool"]
 
 O_co = TypeVar("O_co", covariant=True)
 A_co = TypeVar("A_co", covariant=True)
@@ -165,18 +165,6 @@ def _reveal(reference: str) -> str:
     if value is None:
         raise ConfigurationError(f"secret {reference!r}: the environment variable {name} is not set")
     return value
-
-
-class Blob:
-    """Large bytes, stored once by their digest and loaded when read."""
-
-    def __init__(self, content: bytes, /, *, media_type: str = "application/octet-stream") -> None:
-        self._content = content
-        self.media_type = media_type
-
-    def read(self) -> bytes:
-        """Load the bytes."""
-        return self._content
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class Drive:
     async def _load(self) -> Head:
         check_accepts(self.definition, self.row)
         differences = await self.store.differences(self.row.id, self.row.revision)
-        head = head_of(self.row, self.definition.context.load(differences))
+        head = head_of(self.row, self.definition.context.load(differences, self.store.value))
         self._yielded_at = asyncio.get_running_loop().time()
         if head.status in {"queued", "waiting"}:
             head = replace(head, status=next_status(head.status, "claim"))
@@ -223,7 +223,12 @@ class Drive:
             standing = replace(standing, status=next_status(step.head.status, "release"))
         history = history_row(self.definition, step.head.revision, step.move)
         reply = await self._commit(
-            standing, history=history, attempts=attempts, release=over or stopping, answered=answered
+            standing,
+            history=history,
+            attempts=attempts,
+            release=over or stopping,
+            answered=answered,
+            values=step.move.difference.blobs,
         )
         if isinstance(reply, str | Refused):
             return reply
@@ -303,6 +308,7 @@ class Drive:
         done: bool = False,
         stop_at_request: bool = False,
         answered: Work | None = None,
+        values: tuple[tuple[str, bytes], ...] = (),
     ) -> Literal["lost"] | RunRow | Refused | None:
         """Commit; None if that was all, the run's row if a command came in between and is to be carried out now."""
         asked: RunRow | None = None
@@ -320,6 +326,7 @@ class Drive:
                     closes=closes,
                     settles=answered.settles if answered is not None else (),
                     joined=tuple(answered.joined) if answered is not None else (),
+                    values=values,
                     release=release and (asked is None or standing.status in TERMINAL),
                     goes_on=self._committed is not None and _is_same_place(self._committed, standing),
                     clear_request=done or standing.status in TERMINAL,

@@ -127,11 +127,11 @@ def list_effects(filters: frozenset[str]) -> Statement:
 def keep_value() -> Executable:
     return (
         insert(kept_values)
-        .values(digest=given("digest"), text=given("text"))
+        .values(digest=given("digest"), content=given("content"))
         .on_conflict_do_nothing(index_elements=["digest"])
     )
 
 
 @Statement
 def value_of_digest() -> Executable:
-    return select(kept_values.c.text).where(kept_values.c.digest == given("digest"))
+    return select(kept_values.c.content).where(kept_values.c.digest == given("digest"))

@@ -82,7 +82,7 @@ class MemoryStore:
         self._waits: dict[str, WaitRow] = {}
         self._effects: dict[str, EffectRow] = {}
         self._once_per: dict[tuple[str, str, str], str] = {}
-        self._values: dict[str, str] = {}
+        self._values: dict[str, bytes] = {}
 
     # --- lifetime ----------------------------------------------------------------------------------------------
 
@@ -155,6 +155,7 @@ class MemoryStore:
                 return Existing(self._runs[new.id].row)
             self._runs[new.id] = Kept(row, len(self._runs), [first])
             self._put(row)
+            self._values.update(new.values)
         return Created(row)
 
     async def claim_runs(
@@ -256,6 +257,7 @@ class MemoryStore:
         for wait in commit.opens:
             self._waits[wait.id] = wait
             self._runs[wait.run].waits.append(wait.id)
+        self._values.update(commit.values)
         for key in commit.settles:
             effect = self._effects.get(key)
             if effect is not None and (effect.token, effect.status) == (commit.token, "claimed"):
@@ -531,13 +533,8 @@ class MemoryStore:
 
     # --- values ------------------------------------------------------------------------------------------------
 
-    async def keep_value(self, digest: str, text: str) -> None:
-        """Store a text under its digest, once."""
-        with self._lock:
-            self._values.setdefault(digest, text)
-
-    async def value(self, digest: str) -> str | None:
-        """The text of that digest."""
+    def value(self, digest: str) -> bytes | None:
+        """The bytes of that digest."""
         with self._lock:
             return self._values.get(digest)
 

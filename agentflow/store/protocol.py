@@ -234,12 +234,8 @@ class Store(Protocol):
         """
         ...
 
-    # Values that are stored once, under their digest
+    # Values that are stored once, under their digest: by `create_run` and `commit`
 
-    async def keep_value(self, digest: str, text: str) -> None:
-        """Store a text under its digest, once."""
-        ...
-
-    async def value(self, digest: str) -> str | None:
-        """The text of that digest."""
+    def value(self, digest: str) -> bytes | None:
+        """The bytes of that digest. Called from any thread; it may block as long as a query takes."""
         ...

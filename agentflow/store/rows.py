@@ -153,6 +153,7 @@ class Commit:
     opens: tuple[WaitRow, ...] = ()
     closes: tuple[str, ...] = ()  # ids of waits that are over: open ones become `closed`, others stay as they are
     settles: tuple[str, ...] = ()  # keys of effects begun under `token` that are done by this commit, without a result
+    values: tuple[tuple[str, bytes], ...] = ()  # digests and the bytes to be stored under them, once
     joined: tuple[Joined, ...] = ()  # the author's statements, in order; they run last
     release: bool = False  # give the claim back: session and token become None
     goes_on: bool = False  # status, end, blocked and due_at are what this claim committed last: no need to write them
@@ -208,6 +209,7 @@ class NewRun:
     origin: str | None = None
     origin_revision: int | None = None
     holds_effects: bool = False
+    values: tuple[tuple[str, bytes], ...] = ()  # as in `Commit`
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ from agentflow.store.rows import (
 from agentflow.store.segments import LENGTH, fold, whole_segments
 from agentflow.store.session_locks import SessionLocks
 from agentflow.store.settling import LEASE, begun_row, refusal
+from agentflow.store.sqlite_commits import keep_values
 from agentflow.store.sqlite_connection import PATIENCE, Connection, Row, Synchronous, Writing
 from agentflow.store.sqlite_schema import prepare_database
 from agentflow.store.sqlite_writes import Writes
@@ -185,6 +186,7 @@ class SqliteStore:
             if created is None:
                 return Existing(run_of(writing.rows(sql.one_run, {"id": new.id})[0]))
             writing.change(sql.add_history, first)
+            keep_values(writing, new.values)
             return Created(run_of(created))
 
         return await self._writes.do(create)
@@ -464,15 +466,10 @@ class SqliteStore:
 
     # --- values ------------------------------------------------------------------------------------------------
 
-    async def keep_value(self, digest: str, text: str) -> None:
-        """Store a text under its digest, once."""
-        with self._writer as writing:
-            writing.change(ledger.keep_value, {"digest": digest, "text": text})
-
-    async def value(self, digest: str) -> str | None:
-        """The text of that digest."""
+    def value(self, digest: str) -> bytes | None:
+        """The bytes of that digest."""
         rows = self._query(ledger.value_of_digest, {"digest": digest})
-        return None if not rows else str(rows[0][0])
+        return None if not rows else bytes(rows[0][0])
 
     def _query(self, statement: Statement, values: Mapping[str, Any]) -> list[Row]:
         return self._reader.query(statement, values)

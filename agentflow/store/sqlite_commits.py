@@ -61,7 +61,7 @@ def is_plain(commit: Commit) -> bool:
         commit.goes_on
         and commit.history is not None
         and not (commit.release or commit.clear_request or commit.attempts or commit.opens or commit.closes)
-        and not (commit.settles or commit.joined)
+        and not (commit.settles or commit.joined or commit.values)
     )
 
 
@@ -145,8 +145,15 @@ def _add_rows(writing: Writing, commit: Commit, now: int) -> None:
         writing.change(sql.open_wait, columns_of(opened))
     for key in commit.settles:
         writing.change(ledger.settle_effect_by_commit, {"key": key, "token": commit.token, "now": now})
+    keep_values(writing, commit.values)
     if commit.joined:
         execute_on_sqlite(writing.raw, commit.joined)
+
+
+def keep_values(writing: Writing, values: Sequence[tuple[str, bytes]]) -> None:
+    """Store bytes under their digests, unless they are there."""
+    for digest, content in values:
+        writing.change(ledger.keep_value, {"digest": digest, "content": content})
 
 
 def why_late(writing: Writing, commit: Commit) -> LateResult | Requested:

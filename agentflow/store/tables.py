@@ -5,7 +5,7 @@ Statements run as compiled text on the driver, past all type processing of SQLAl
 are appended in commit order; the business key is a unique index beside it.
 """
 
-from sqlalchemy import Column, Float, Index, Integer, MetaData, Table, Text, and_, literal_column
+from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text, and_, literal_column
 
 SCHEMA = 2  # raised with each migration; a database of a higher one is refused
 
@@ -229,6 +229,6 @@ kept_values = Table(
     metadata,
     Column("seq", Integer, primary_key=True),
     Column("digest", Text, nullable=False),
-    Column("text", Text, nullable=False),
+    Column("content", LargeBinary, nullable=False),
 )
 Index("kept_values_digest", kept_values.c.digest, unique=True)

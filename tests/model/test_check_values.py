@@ -51,7 +51,7 @@ class Holder(Context):
 
 
 STORED = (
-    "use bool, int, float, str, bytes, Decimal, aware datetime, date, timedelta, UUID, an enum, list, tuple, set, "
+    "use bool, int, float, str, bytes, Decimal, aware datetime, date, timedelta, UUID, Blob, an enum, list, tuple, set, "
     "frozenset, dict, a frozen dataclass, a pydantic model, Literal or X | None"
 )
 FIELDS = {
@@ -117,7 +117,10 @@ def test_a_context_that_is_no_context_class_is_found(context: Any) -> None:
         ({"max_visits": 0}, "max_visits=0: it must be at least 1"),
         ({"max_visits": -1}, "max_visits=-1: it must be at least 1"),
         ({"timeout": timedelta(0)}, "timeout=0:00:00: it must be above 0"),
-        ({"once": True, "retry": Retry(attempts=2)}, "once=True and retry= contradict each other; leave one of them out"),
+        (
+            {"once": True, "retry": Retry(attempts=2)},
+            "once=True and retry= contradict each other; leave one of them out",
+        ),
     ],
 )
 def test_a_value_that_makes_no_sense_on_a_step_is_found(options: dict[str, Any], message: str) -> None:

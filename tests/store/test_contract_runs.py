@@ -312,6 +312,7 @@ async def test_b55_a_naive_instant_is_refused(store: Store) -> None:
 
 
 async def test_values_are_kept_once_under_their_digest(store: Store) -> None:
-    await store.keep_value("d", "one")
-    await store.keep_value("d", "one")
-    assert (await store.value("d"), await store.value("e")) == ("one", None)
+    await store.create_run(new_run("other", values=(("d", b"one"), ("e", b"two"))))
+    _, row = await claimed(store)
+    await store.commit(step(row, values=(("d", b"one"), ("f", bytes(range(256))))))
+    assert [store.value(digest) for digest in "defg"] == [b"one", b"two", bytes(range(256)), None]
