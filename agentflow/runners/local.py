@@ -125,9 +125,12 @@ class LocalRunner:
         if run in self._refused:
             raise self._refused.pop(run)
         event = self._changed.setdefault(run, asyncio.Event())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL):
-                await event.wait()
+        if run in self._tasks:  # whatever happens to it, happens here
+            await event.wait()
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL):
+                    await event.wait()
         event.clear()
 
     async def settle(self) -> None:
@@ -298,11 +301,9 @@ class LocalRunner:
 
     async def _look_at_requests(self) -> None:
         """Stop the bodies of runs whose cancel was requested, here or by another process."""
-        for run, held in list(self._tasks.items()):
-            row = await self.store.run(run)
-            if row is None or row.session != self._session:
-                continue
-            if row.control_seq != held.row.control_seq and "cancel" in object_of(row.request):
+        assert self._session is not None  # start() opened it
+        for run, request in await self.store.requests(self._session):
+            if "cancel" in object_of(request):
                 self.cancel_body(run)
 
     def _lose_everything(self) -> None:

@@ -376,6 +376,12 @@ class MemoryStore:
                 self._close_waits(kept.waits, now)
         return True
 
+    async def requests(self, session: str) -> Sequence[tuple[str, str]]:
+        """Runs that the session holds and of which a command asks something, with the request's JSON."""
+        with self._lock:
+            rows = [self._runs[run].row for run in self._held.get(session, ())]
+        return [(row.id, row.request) for row in rows if row.request is not None]
+
     async def commands(self, run: str) -> Sequence[CommandRow]:
         """Commands to a run, in order."""
         with self._lock:

@@ -155,6 +155,10 @@ class Store(Protocol):
         """
         ...
 
+    async def requests(self, session: str) -> Sequence[tuple[str, str]]:
+        """Runs that the session holds and of which a command asks something, with the request's JSON."""
+        ...
+
     async def commands(self, run: str) -> Sequence[CommandRow]:
         """Commands to a run, in order."""
         ...

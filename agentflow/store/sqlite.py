@@ -328,6 +328,10 @@ class SqliteStore:
                 writing.change(sql.close_waits_of_run, {"run": command.run, "now": now})
         return True
 
+    async def requests(self, session: str) -> Sequence[tuple[str, str]]:
+        """Runs that the session holds and of which a command asks something, with the request's JSON."""
+        return [(run, request) for run, request in self._query(sql.requests_of_session, {"session": session})]
+
     async def commands(self, run: str) -> Sequence[CommandRow]:
         """Commands to a run, in order."""
         return [row_of(CommandRow, row) for row in self._query(sql.commands_of_run, {"run": run})]

@@ -89,13 +89,14 @@ def _chunks(commits: Sequence[Commit]) -> list[Sequence[Commit]]:
 
 @lru_cache
 def _go_on_many(count: int) -> str:
-    names = (*SET, "id", "expected", "token", "control_seq")
-    rows = ", ".join([f"({', '.join('?' * len(names))})"] * count)
-    parts = (
-        f"WITH given ({', '.join(names)}) AS (VALUES {rows})",
+    given = (*SET, "id", "expected", "token", "control_seq")
+    rows = ", ".join([f"({', '.join('?' * len(given))})"] * count)
+    listed = " ".join(("WITH given", f"({', '.join(given)})", "AS (VALUES", rows, ") SELECT * FROM given"))
+    parts = (  # not as `WITH ... UPDATE`: the driver counts rows only where a statement begins with its verb
         "UPDATE runs SET claims_without_progress = 1,",
         ", ".join(f"{name} = given.{name}" for name in SET),
-        "FROM given WHERE runs.id = given.id AND runs.revision = given.expected",
+        f"FROM ({listed}) AS given",
+        "WHERE runs.id = given.id AND runs.revision = given.expected",
         "AND runs.token = given.token AND runs.control_seq = given.control_seq",
     )
     return " ".join(parts)

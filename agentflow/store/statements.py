@@ -282,6 +282,14 @@ def ask_of_run() -> Executable:
 
 
 @Statement
+def requests_of_session() -> Executable:
+    """What is asked of the runs that a session holds."""
+    return select(runs.c.id, runs.c.request).where(
+        runs.c.session == given("session"), runs.c.session.is_not(None), runs.c.request.is_not(None)
+    )
+
+
+@Statement
 def wake_run() -> Executable:
     """Make a run due now, unless somebody drives it, it has ended, or it is due anyway."""
     return (
