@@ -97,6 +97,8 @@ def _validated(value: Any, info: core_schema.ValidationInfo[Any]) -> Blob:
 def _serialised(value: Any, info: core_schema.SerializationInfo[Any]) -> dict[str, Any]:
     if not isinstance(value, Blob):
         raise ValueError(f"{type(value).__name__} is no Blob")
-    if isinstance(info.context, dict) and value._content is not None:  # pyright: ignore[reportPrivateUsage]
-        info.context[value.digest] = value._content  # pyright: ignore[reportPrivateUsage]  # for who writes it
+    collected: Any = info.context
+    content = value._content  # pyright: ignore[reportPrivateUsage]
+    if isinstance(collected, dict) and content is not None:
+        collected[value.digest] = content  # for whoever writes it
     return {"blob": value.digest, "size": value.size, "media_type": value.media_type}

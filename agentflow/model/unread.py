@@ -24,7 +24,9 @@ class Unread:
     def read(self, context: "Context", name: str) -> Any:
         """Read one field into the copy."""
         field, text = self.texts[name]
-        value = context.__dict__[name] = field.load(text, self.source)
+        value = field.load(text, self.source)
+        values: Any = context.__dict__  # past `__setattr__`, which a frozen class refuses
+        values[name] = value
         return value
 
     def __copy__(self) -> "Unread":
@@ -45,7 +47,8 @@ def read_all(context: C) -> C:
     """The context itself, with every field read, in the order of the class."""
     names = unread_of(context)
     if names and any(name not in context.__dict__ for name in names):
-        values = {name: getattr(context, name) for name in type(context).model_fields}
-        context.__dict__.clear()
-        context.__dict__.update(values)
+        values: Any = context.__dict__
+        read = {name: getattr(context, name) for name in type(context).model_fields}
+        values.clear()
+        values.update(read)
     return context

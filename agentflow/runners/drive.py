@@ -35,12 +35,15 @@ from agentflow.store.rows import (
     Standing,
     WaitRow,
 )
+from agentflow.store.segments import LENGTH, is_last_of_segment
 
 MAX_CRASHES = 5
 SHORT_WAIT = timedelta(seconds=2)  # a shorter wait for a retry is slept here, a longer one is a timer of the store
 BLOCKED_FOR = timedelta(seconds=60)  # then a worker looks again whether it accepts the run
 FAIR_TRANSITIONS = 100
 FAIR_SECONDS = 0.01
+
+MANY_DIFFERENCES = 2 * LENGTH + 100  # more than the segments and the rest of a folded run of 25,000 revisions
 
 Ended = Literal["over", "waiting", "later", "lost", "released"]
 
@@ -57,6 +60,7 @@ class Drive:
     script: Script | None = None
     is_stopping: Callable[[], bool] = lambda: False
     on_commit: Callable[[Head], None] = lambda _: None
+    on_segment: Callable[[str], None] = lambda _: None  # 256 revisions of the run are complete
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     short_wait: timedelta = SHORT_WAIT
     _head: Head | None = None
@@ -67,6 +71,11 @@ class Drive:
 
     def __post_init__(self) -> None:
         self._revision = self.row.revision
+
+    @property
+    def state(self) -> str:
+        """Where the run stands."""
+        return self.row.standing.state if self._head is None else self._head.state
 
     async def run(self) -> Ended:
         """Go on until the run waits, ends, or is somebody else's."""
@@ -123,6 +132,8 @@ class Drive:
     async def _load(self) -> Head:
         check_accepts(self.definition, self.row)
         differences = await self.store.differences(self.row.id, self.row.revision)
+        if len(differences) > MANY_DIFFERENCES:
+            self.on_segment(self.row.id)  # whoever completed its segments did not come to fold them
         head = head_of(self.row, self.definition.context.load(differences, self.store.value))
         self._yielded_at = asyncio.get_running_loop().time()
         if head.status in {"queued", "waiting"}:
@@ -337,6 +348,8 @@ class Drive:
                     self._committed = standing
                     if history is not None:
                         self._revision = history.revision
+                        if is_last_of_segment(history.revision):
+                            self.on_segment(self.row.id)
                     return asked
                 case LateResult():
                     return "lost"

@@ -23,6 +23,8 @@ from agentflow.runners.drive import SHORT_WAIT, Drive
 from agentflow.runners.perform import Script
 from agentflow.runners.records import object_of
 from agentflow.runners.resources import Resources
+from agentflow.runners.upkeep import Upkeep
+from agentflow.runners.watchdog import PATIENCE, Watchdog
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunRow
 
@@ -42,6 +44,7 @@ class Settings:
     drain: timedelta = timedelta(seconds=30)
     strict: bool = False
     heartbeat: float = HEARTBEAT
+    watchdog: float = PATIENCE
     short_wait: timedelta = SHORT_WAIT
     on_commit: Callable[[Head], None] = lambda _: None
     make_heart: "MakeHeart | None" = None  # a test without threads beats by itself
@@ -52,6 +55,7 @@ class Task:
     """A run in the hands of this runner."""
 
     row: RunRow
+    drive: Drive
     task: "asyncio.Task[None]"
     begun: bool = False
     cancelled: bool = False
@@ -97,6 +101,8 @@ class LocalRunner:
     _trouble: "Trouble | None" = None
     _unreleased: dict[str, Unreleased] = field(default_factory=dict[str, Unreleased])
     _lost: bool = False
+    _beside: "Upkeep | None" = None
+    _watchdog: "Watchdog | None" = None
 
     # --- what the App calls ------------------------------------------------------------------------------------
 
@@ -106,7 +112,21 @@ class LocalRunner:
             return
         await self.store.open()
         await self._begin_session()
+        if self.settings.make_heart is None:
+            self._watchdog = Watchdog(self._work_of, self.settings.watchdog)
+            self._watchdog.start()
         self._loop_task = asyncio.create_task(self._look_for_work(), name="agentflow-runner")
+
+    def _upkeep(self) -> Upkeep:
+        self._beside = self._beside or Upkeep(self.store)
+        return self._beside
+
+    def _work_of(self, task: "asyncio.Task[object]") -> str | None:
+        """What a task is at, for a message."""
+        for run, held in list(self._tasks.items()):
+            if held.task is task:
+                return f"state {held.drive.state!r} of run {run!r}"
+        return None
 
     def drive(self, run: str) -> None:
         """See that this run is driven, now and whenever it becomes due, until it ends."""
@@ -193,6 +213,7 @@ class LocalRunner:
                 del self._unreleased[run]
         await self._claim_due()
         await self._look_at_requests()
+        await self._upkeep().look(_clock())
 
     def _note(self, error: Exception) -> None:
         """The store is in trouble: verbs that wait raise it, and the runner tries again."""
@@ -210,6 +231,9 @@ class LocalRunner:
         self._heart.start()
 
     async def _end_session(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.stop()
+            self._watchdog = None
         if self._heart is not None:
             self._heart.stop()
             self._heart = None
@@ -248,9 +272,10 @@ class LocalRunner:
             is_stopping=lambda: self._stopping,
             short_wait=self.settings.short_wait,
             on_commit=self.settings.on_commit,
+            on_segment=self._upkeep().long.add,
         )
         task = asyncio.create_task(self._drive(row, drive), name=f"agentflow-run-{row.id}")
-        self._tasks[row.id] = Task(row, task)
+        self._tasks[row.id] = Task(row, drive, task)
         task.add_done_callback(lambda _: self._ended(row.id))
 
     def _ended(self, run: str) -> None:

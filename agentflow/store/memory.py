@@ -18,6 +18,7 @@ from agentflow.store.memory_rows import (
     fits,
     freed,
     given_back,
+    is_asleep,
     is_known,
     is_past,
     new_row,
@@ -316,6 +317,15 @@ class MemoryStore:
         """Attempts that failed or were lost, in order."""
         with self._lock:
             return list(self._runs[run].attempts) if run in self._runs else []
+
+    async def stranded(self, *, limit: int) -> Sequence[str]:
+        """Runs that are not over and that nothing would ever wake."""
+        with self._lock:
+            found = [kept.row.id for kept in self._runs.values() if is_asleep(kept.row) and not self._is_open(kept)]
+        return found[: max(limit, 0)]
+
+    def _is_open(self, kept: Kept) -> bool:
+        return any(self._waits[name].status == "open" for name in kept.waits)
 
     async def next_due(self) -> datetime | None:
         """The earliest instant at which an unclaimed run becomes due."""

@@ -82,6 +82,13 @@ def fits(row: RunRow, wanted: RunFilter) -> bool:
     )
 
 
+def is_asleep(row: RunRow) -> bool:
+    """Whether only an open wait could wake the run."""
+    standing = row.standing
+    rests = standing.status in TERMINAL or row.paused or standing.blocked is not None
+    return not rests and row.session is None and standing.due_at is None
+
+
 def is_known(commands: Sequence[CommandRow], command: CommandRow) -> bool:
     return command.request is not None and any(past.request == command.request for past in commands)
 

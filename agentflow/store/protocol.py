@@ -135,6 +135,12 @@ class Store(Protocol):
         """Attempts that failed or were lost, in order."""
         ...
 
+    async def stranded(self, *, limit: int) -> Sequence[str]:
+        """Runs that are not over and that nothing would ever wake: unclaimed, not due at any time, without an open
+        wait, and neither paused nor blocked. There are none unless something is wrong.
+        """
+        ...
+
     async def next_due(self) -> datetime | None:
         """The earliest instant at which an unclaimed run becomes due."""
         ...

@@ -17,6 +17,11 @@ def whole_segments(revision: int) -> int:
     return (revision + 1) // LENGTH
 
 
+def is_last_of_segment(revision: int) -> bool:
+    """Whether a segment is complete with this revision."""
+    return revision % LENGTH == LENGTH - 1
+
+
 def fold(differences: Iterable[str]) -> str:
     """One difference that does what these do, one after the other."""
     values: dict[str, Any] = {}

@@ -286,6 +286,10 @@ class SqliteStore:
         """Attempts that failed or were lost, in order."""
         return [row_of(AttemptRow, row) for row in self._query(sql.attempts_of_run, {"run": run})]
 
+    async def stranded(self, *, limit: int) -> Sequence[str]:
+        """Runs that are not over and that nothing would ever wake."""
+        return [run for (run,) in self._query(sql.stranded_runs, {"limit": max(limit, 0)})]
+
     async def next_due(self) -> datetime | None:
         """The earliest instant at which an unclaimed run becomes due."""
         rows = self._query(sql.next_due, {})

@@ -340,6 +340,14 @@ def _filtered(found: Select[Any], filters: frozenset[str]) -> Executable:
 
 
 @Statement
+def stranded_runs() -> Executable:
+    """Nothing would ever wake these."""
+    is_asleep = and_(is_unclaimed, runs.c.due_at.is_(None), runs.c.paused == ZERO, runs.c.blocked.is_(None))
+    asks = exists(ONE).where(waits.c.run == runs.c.id, waits.c.status == word("open"))
+    return select(runs.c.id).where(~is_terminal, is_asleep, ~asks).order_by(runs.c.seq).limit(given("limit"))
+
+
+@Statement
 def next_due() -> Executable:
     """The first instant at which a run wants somebody."""
     is_wanted = and_(is_unclaimed, runs.c.due_at.is_not(None), runs.c.paused == ZERO, ~is_terminal)

@@ -316,3 +316,23 @@ async def test_values_are_kept_once_under_their_digest(store: Store) -> None:
     _, row = await claimed(store)
     await store.commit(step(row, values=(("d", b"one"), ("f", bytes(range(256))))))
     assert [store.value(digest) for digest in "defg"] == [b"one", b"two", bytes(range(256)), None]
+
+
+async def test_a_run_that_nothing_would_ever_wake_is_found(store: Store) -> None:
+    _, lost = await claimed(store, "lost")
+    _, waits = await claimed(store, "waits")
+    await store.commit(commit(lost, standing("waiting"), release=True))
+    await store.commit(commit(waits, standing("waiting"), release=True, opens=(wait_row("waits"),)))
+    assert list(await store.stranded(limit=9)) == ["lost"]
+    assert list(await store.stranded(limit=0)) == []
+
+
+async def test_requests_of_a_session_are_those_of_the_runs_that_it_holds(store: Store) -> None:
+    session, _ = await claimed(store, "mine")
+    other, _ = await claimed(store, "other")
+    await store.create_run(new_run("free"))
+    for run in ("mine", "other", "free"):
+        await store.request(command("cancel", run=run), word='{"cancel":""}', wake=True)
+    await store.create_run(new_run("quiet"))
+    assert list(await store.requests(session)) == [("mine", '{"cancel":""}')]
+    assert list(await store.requests(other)) == [("other", '{"cancel":""}')]

@@ -213,7 +213,7 @@ async def test_a_cancel_that_comes_while_a_commit_waits_is_delivered_after_it(st
 
 async def test_the_other_members_of_a_group_do_not_notice_a_cancel(store: SqliteStore) -> None:
     rows = await held(store, 3)
-    tasks = [asyncio.create_task(store.commit(on(row))) for row in rows]  # type: ignore[arg-type]
+    tasks = [asyncio.create_task(store.commit(on(row))) for row in rows]
     await asyncio.sleep(0)
     tasks[1].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
