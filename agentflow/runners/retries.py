@@ -4,6 +4,7 @@ tenacity's `stop` and `wait` objects decide; nothing here sleeps. What counts as
 table: `RETRIED_STATUS` for HTTP, `Retryable`, timeouts and connection errors for the rest.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from agentflow.engine.events import GiveUp, RetryAt
 from agentflow.failures import Business, Retryable, Unclear
 from agentflow.model.values import Retry
 
+LONGEST_WAIT = 30 * 24 * 3600.0  # seconds; a wait beyond is no wait but a mistake
 RETRIED_STATUS = frozenset({408, 429, 529}) | frozenset(range(500, 600))
 HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "openai", "requests", "aiohttp"})
 TRANSPORT_ERRORS = frozenset({"TransportError", "APIConnectionError", "ClientConnectionError", "RequestException"})
@@ -67,14 +69,21 @@ def _evaluate(retry: Retry, error: BaseException, attempt: int, elapsed: float, 
     state.set_exception((type(error), error, error.__traceback__))
     state.start_time, state.outcome_timestamp = 0.0, elapsed
     wait = retry.wait if retry.wait is not None else wait_random_exponential(multiplier=1, max=60)
-    seconds = max(float(wait(state)), retry_after(error))
+    seconds = min(max(float(wait(state)), asked_wait(error, now)), LONGEST_WAIT)
     state.upcoming_sleep = seconds
     if retry.stop is not None and retry.stop(state):
         return GiveUp()
     return RetryAt(now + timedelta(seconds=seconds))
 
 
-def retry_after(error: BaseException) -> float:
-    """Seconds that the other side asked for, 0 if it did not."""
+def asked_wait(error: BaseException, now: datetime) -> float:
+    """Seconds that the other side asked for, by its exception or its `Retry-After` header; 0 if it did not."""
     seconds = getattr(error, "retry_after", None)
-    return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else 0.0
+    if isinstance(seconds, int | float) and 0 < seconds <= LONGEST_WAIT:
+        return float(seconds)
+    headers: Any = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None)
+    if not isinstance(headers, Mapping):
+        return 0.0
+    from agentflow.llm.faults import retry_after  # noqa: PLC0415  only a failure needs it
+
+    return retry_after(headers, now) or 0.0  # pyright: ignore[reportUnknownArgumentType]
