@@ -5,7 +5,7 @@ calls (guards) gets a copy of the context. The runner carries out the commands a
 lies between two events is one commit.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import assert_never
 
@@ -19,9 +19,10 @@ from agentflow.failures import OverLimit
 from agentflow.model.context import NO_DIFFERENCE, Context, Difference, Kept
 from agentflow.model.definition import Definition
 from agentflow.model.values import Failure, failure_of
+from agentflow.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Move:
     """A transition that was taken, as history records it."""
 
@@ -38,7 +39,7 @@ class Move:
     facts: Facts
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Advance:
     """What an event did to a run: `move` is None if it stays in its state."""
 

@@ -1,20 +1,20 @@
 """What the world must do next for a run; the runner carries it out and comes back with an event."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
 from agentflow.model.values import Failure
+from agentflow.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Perform:
     """Do what the state says: run its body, ask its model, or ask a person."""
 
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FailState:
     """The state may not be worked on: come back with this failure."""
 
@@ -22,14 +22,14 @@ class FailState:
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WaitUntil:
     """Come back at this instant and try the state again."""
 
     instant: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stop:
     """The run is over."""
 

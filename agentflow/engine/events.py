@@ -1,16 +1,17 @@
 """What can happen to a run, each with its instant: the engine reads no clock."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, TypeAlias
 
 from agentflow.engine.head import NO_USAGE, Usage
 from agentflow.model.context import Difference, Kept
 from agentflow.model.values import Failure
+from agentflow.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Facts:
     """What is recorded about an answer beside its outcome; the engine only hands it on to history."""
 
@@ -24,7 +25,7 @@ class Facts:
     prompt: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answered:
     """A body answered; its context was validated."""
 
@@ -37,19 +38,19 @@ class Answered:
     skipped: bool = False  # an optional step failed and is passed over
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetryAt:
     """Try again, not before this instant."""
 
     instant: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GiveUp:
     """No attempt is left, or the failure is none that another attempt would cure."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BodyFailed:
     """A body raised, a model gave no usable answer, or a limit was reached."""
 
@@ -60,7 +61,7 @@ class BodyFailed:
     usage: Usage = NO_USAGE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Broken:
     """Author code that must not fail did: a guard or a `.store` function. No row covers it."""
 
@@ -69,7 +70,7 @@ class Broken:
     usage: Usage = NO_USAGE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Expired:
     """Nobody answered in time."""
 

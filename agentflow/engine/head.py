@@ -1,7 +1,7 @@
 """The head of a run: all that is needed to move it on, as one immutable value."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -12,9 +12,10 @@ from agentflow.model.context import Kept
 from agentflow.model.shapes import is_object
 from agentflow.model.values import Failure
 from agentflow.model.views import Status
+from agentflow.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Usage:
     """What a run has used of its limits."""
 
@@ -29,7 +30,7 @@ class Usage:
 NO_USAGE = Usage()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeptAnswer:
     """An answer whose guards raised: evaluated again after a retry, without a new call."""
 
@@ -38,7 +39,7 @@ class KeptAnswer:
     facts: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Head:
     """Where a run stands, what it knows, and what it has used."""
 

@@ -6,7 +6,6 @@ carries the state in and out, and the trace of what was evaluated on the way.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from transitions import Event, EventData, Machine
@@ -17,6 +16,7 @@ from agentflow.model.context import Context
 from agentflow.model.definition import Definition, guard_name
 from agentflow.model.states import Transition
 from agentflow.model.values import Failure
+from agentflow.record import record
 
 
 class Token:
@@ -41,7 +41,7 @@ class Token:
         self.row: Transition[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fired:
     """A transition that was taken."""
 

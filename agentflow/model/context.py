@@ -11,7 +11,7 @@ returns it as the `Difference` that history stores.
 # pyright: reportUnnecessaryIsInstance=false
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
@@ -28,6 +28,7 @@ from agentflow.model.sameness import Unlike, short, sorted_sets, unlike, unwrita
 from agentflow.model.source import schema_text
 from agentflow.model.unread import Unread, read_all, unread_of
 from agentflow.model.values import Failure
+from agentflow.record import record
 
 __all__ = ["Context", "ContextPlan", "Difference", "Kept", "plan_of"]
 
@@ -94,7 +95,7 @@ class Context(BaseModel):
         return super(Context, read_all(self)).model_copy(**options)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """What one transition changed: new values of fields, and items added to `Append` fields, each as JSON."""
 
@@ -120,7 +121,7 @@ def _key(name: str) -> bytes:
     return b'"' + name.encode() + b'":'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kept:
     """A context as it is kept at a revision; nothing of it changes."""
 
@@ -134,7 +135,7 @@ class Kept:
 EMPTY = Kept({}, {}, {}, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FieldPlan:
     """How one field is copied and written."""
 

@@ -1,13 +1,15 @@
 """What the store reads and writes, as plain data; instants are aware UTC, JSON is text.
 
 The store knows no workflow and no context: it sees names, numbers, instants and JSON text. What is written
-together is one `Commit`. This module imports nothing of agentflow, so that every layer may use it.
+together is one `Commit`. Every layer may use this module.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
+
+from agentflow.record import record
 
 RunStatus: TypeAlias = Literal[
     "queued", "running", "waiting", "cancelling", "compensating", "completed", "failed", "cancelled"
@@ -17,7 +19,7 @@ WaitStatus: TypeAlias = Literal["open", "decided", "expired", "closed"]
 EffectStatus: TypeAlias = Literal["claimed", "done", "not_happened", "unclear"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Standing:
     """Where a run stands: what a commit may change in its row. No context is in it."""
 
@@ -32,7 +34,7 @@ class Standing:
     due_at: datetime | None = None  # when a worker must look at it next; None: never by itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RunRow:
     """A run as it is stored."""
 
@@ -60,7 +62,7 @@ class RunRow:
     ended_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class HistoryRow:
     """One transition, and why it was taken. Revision 0 is the start of the run."""
 
@@ -86,7 +88,7 @@ class HistoryRow:
     code: str | None = None  # digest of the code of the source state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class AttemptRow:
     """An attempt that did not lead to a transition; one that did has none, its number is in the history row."""
 
@@ -101,7 +103,7 @@ class AttemptRow:
     retry_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class WaitRow:
     """An open question, and later its answer and what the person was shown."""
 
@@ -127,7 +129,7 @@ class WaitRow:
     request: str | None = None  # the id under which the decision was sent
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Joined:
     """A statement of the author's that joins a commit."""
 
@@ -135,7 +137,7 @@ class Joined:
     parameters: Mapping[str, object] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Commit:
     """All that one step of a run writes, in one transaction or not at all.
 
@@ -164,24 +166,24 @@ class Commit:
         return self.expected_revision if self.history is None else self.history.revision
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Committed:
     """It is durable."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LateResult:
     """The run was taken over or moved on: nothing was written. Not an error."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Requested:
     """A command came in between: nothing was written; look at the request and commit again."""
 
     row: RunRow
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refused:
     """The database refused one of the author's statements (`Commit.joined`): nothing was written."""
 
@@ -192,7 +194,7 @@ class Refused:
 CommitReply: TypeAlias = Committed | LateResult | Requested | Refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class NewRun:
     """A run to be created, with its revision 0."""
 
@@ -212,21 +214,21 @@ class NewRun:
     values: tuple[tuple[str, bytes], ...] = ()  # as in `Commit`
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Created:
     """The run exists now."""
 
     row: RunRow
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Existing:
     """A run of that id was there before; nothing was written."""
 
     row: RunRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Decision:
     """An answer to an open wait."""
 
@@ -238,7 +240,7 @@ class Decision:
     request: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DecisionReply:
     """What became of it: `wait` is the row as it is now, None if there is no such wait.
 
@@ -250,7 +252,7 @@ class DecisionReply:
     wait: WaitRow | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class CommandRow:
     """A command to a run, as it is kept for the audit."""
 
@@ -264,7 +266,7 @@ class CommandRow:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class EffectClaim:
     """The intention to act on the world, recorded before the call."""
 
@@ -280,7 +282,7 @@ class EffectClaim:
     once_per: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class EffectRow:
     """An effect in the ledger."""
 
@@ -302,14 +304,14 @@ class EffectRow:
     settled_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EffectBegun:
     """The claim is recorded: call now."""
 
     row: EffectRow
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EffectFound:
     """Somebody recorded it before: `row` says how far it got; `holder_alive` whether its claimer still lives."""
 
@@ -317,7 +319,7 @@ class EffectFound:
     holder_alive: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RunFilter:
     """Which runs to list, newest first."""
 
@@ -328,7 +330,7 @@ class RunFilter:
     limit: int = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class SessionRow:
     """A worker session: one process that drives runs."""
 
