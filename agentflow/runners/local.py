@@ -178,6 +178,8 @@ class LocalRunner:
                 await self._loop_task
             self._loop_task = None
         await self._drain()
+        with contextlib.suppress(StoreError):  # whoever loads such a run folds it
+            await self._upkeep().fold()
         await self._end_session()
 
     async def _drain(self) -> None:

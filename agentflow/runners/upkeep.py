@@ -22,11 +22,15 @@ class Upkeep:
 
     async def look(self, now: float) -> None:
         """Do what there is to do at this instant of the loop's clock."""
-        while self.long:
-            await self.store.condense(self.long.pop())
+        await self.fold()
         if now - self.swept_at >= SWEEP:
             self.swept_at = now
             await self._sweep()
+
+    async def fold(self) -> None:
+        """Fold the segments that are complete."""
+        while self.long:
+            await self.store.condense(self.long.pop())
 
     async def _sweep(self) -> None:
         """Name the runs that are not over and have no session, no due time and no open wait: there should be none."""
