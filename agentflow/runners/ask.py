@@ -18,8 +18,9 @@ from agentflow.llm.prompts import choices_of, render
 from agentflow.model.context import Context
 from agentflow.model.definition import StateDefinition
 from agentflow.model.values import Model
+from agentflow.runners.ledger import claim_of, key_of
 from agentflow.runners.perform import Work
-from agentflow.store.rows import EffectClaim, EffectFound
+from agentflow.store.rows import EffectFound
 
 
 async def ask_model(work: Work) -> ModelAnswer:
@@ -80,9 +81,7 @@ class ReplyLedger:
     used: Usage = NO_USAGE  # by the turns that were asked here: those read here were counted then
 
     def key(self, turn: int) -> str:
-        head = self.work.head
-        generation = f":g{head.generation}" if head.generation else ""
-        return f"{head.run}:{head.state}:{head.visit}:llm:{turn}{generation}"
+        return key_of(self.work, "llm", str(turn), self.work.head.generation)
 
     async def recorded(self, turn: int) -> str | None:
         """The reply of a turn, if one was recorded."""
@@ -105,18 +104,8 @@ class ReplyLedger:
 
     async def _begin(self, turn: int) -> Any:
         head = self.work.head
-        found = await self.work.store.begin_effect(
-            EffectClaim(
-                run=head.run,
-                token=self.work.token,
-                key=self.key(turn),
-                name="llm",
-                state=head.state,
-                visit=head.visit,
-                item=str(turn),
-                workflow=self.work.definition.name,
-            )
-        )
+        claim = claim_of(self.work, "llm", item=str(turn), generation=head.generation)
+        found = await self.work.store.begin_effect(claim)
         if found is None:
             raise LeaseLost(f"run {head.run!r} belongs to another worker now")
         return found
