@@ -105,7 +105,8 @@ class Drive:
             if isinstance(step, str):
                 return step
             head, commands, lost = step.head, step.commands, ()
-            await self._be_fair()
+            if not self.store.suspends():
+                await self._be_fair()
 
     async def cancel_now(self) -> Ended:
         """Carry out a cancel whose body was stopped; what the body did is discarded."""
@@ -171,6 +172,7 @@ class Drive:
             definition=self.definition,
             resources=self.resources,
             head=head,
+            state=self.definition.states[head.state],
             token=token,
             strict=self.strict,
             script=self.script,

@@ -70,6 +70,7 @@ class Work:
     definition: Definition
     resources: Resources
     head: Head
+    state: StateDefinition
     token: str
     strict: bool = False
     script: Script | None = None
@@ -78,10 +79,6 @@ class Work:
     used: Usage = NO_USAGE
     joined: list[Joined] = field(default_factory=list[Joined])  # statements for the commit
     settles: tuple[str, ...] = ()  # effects that the commit settles
-
-    @property
-    def state(self) -> StateDefinition:
-        return self.definition.states[self.head.state]
 
     def copy(self) -> Context:
         """A private copy of the context."""

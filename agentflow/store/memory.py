@@ -269,6 +269,10 @@ class MemoryStore:
             if self._waits[name].status == "open":
                 self._waits[name] = replace(self._waits[name], status="closed", closed_at=now)
 
+    def suspends(self) -> bool:
+        """A commit never waits for anything."""
+        return False
+
     async def release_run(self, run: str, token: str) -> None:
         """Give a claim back without a change: the run is due at once. No error if the claim is lost."""
         now = self.now()

@@ -98,6 +98,10 @@ class Store(Protocol):
         """
         ...
 
+    def suspends(self) -> bool:
+        """Whether a commit lets other tasks of the loop run before it returns; else a long run must yield by itself."""
+        ...
+
     async def release_run(self, run: str, token: str) -> None:
         """Give a claim back without a change: the run is due at once, and the claim does not count as one without
         progress. No error if the claim is lost.

@@ -237,6 +237,10 @@ class SqliteStore:
             self._writes.held.pop(commit.run, None)
         return reply
 
+    def suspends(self) -> bool:
+        """Whether a commit lets other tasks of the loop run before it returns."""
+        return self._writes.has_company
+
     async def release_run(self, run: str, token: str) -> None:
         """Give a claim back without a change: the run is due at once. No error if the claim is lost."""
         self._writes.held.pop(run, None)

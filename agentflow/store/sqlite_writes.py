@@ -31,13 +31,9 @@ class Member:
 
     act: Act
     commit: Commit | None
+    plain: bool  # a commit that may be written together with others of its kind
     done: "asyncio.Future[None]"
     result: Any = None  # an exception is raised where the write was asked for
-
-    @property
-    def plain(self) -> Commit | None:
-        """A commit that may be written together with others of its kind."""
-        return self.commit if self.commit is not None and is_plain(self.commit) else None
 
 
 class Surprise(Exception):
@@ -65,19 +61,26 @@ class Writes:
     async def commit(self, commit: Commit) -> CommitReply:
         """Write a commit. Raises `StatementRefused`."""
         loop = self._loop_of_company()
-        now = self._now()
         if loop is not None:
-            reply: CommitReply = await self._join(loop, lambda writing: write_commit(writing, commit, now), commit)
+            reply: CommitReply = await self._join(
+                loop, lambda writing: write_commit(writing, commit, self._now()), commit
+            )
             return reply
+        now = self._now()
         try:
             with self._writer as writing:
                 return write_commit(writing, commit, now)
         except StoreError as error:
             return self._unless_written(error, commit)
 
+    @property
+    def has_company(self) -> bool:
+        """Whether several runs are driven."""
+        return len(self.held) > 1
+
     def _loop_of_company(self) -> asyncio.AbstractEventLoop | None:
         """The loop on which others write too, None for a caller that is alone."""
-        if len(self.held) < 2:
+        if not self.has_company:
             return None
         try:
             return asyncio.get_running_loop()
@@ -89,7 +92,7 @@ class Writes:
         if group is None:
             group = self._groups[loop] = []
             loop.call_soon(self._write_group, loop)  # after the tasks that are ready now, which may join
-        member = Member(act, commit, loop.create_future())
+        member = Member(act, commit, commit is not None and is_plain(commit), loop.create_future())
         group.append(member)
         try:
             await member.done
@@ -121,11 +124,11 @@ class Writes:
 
     def _write_together(self, writing: Writing, members: Sequence[Member]) -> list[Any]:
         """Raises `Surprise` where one of them stops the others."""
-        plain = [member.plain for member in members if member.plain is not None]
+        plain = [member.commit for member in members if member.plain and member.commit is not None]
         try:
             if plain and not write_plain_commits(writing, plain, self._now()):
                 raise Surprise
-            return [Committed() if member.plain is not None else member.act(writing) for member in members]
+            return [Committed() if member.plain else member.act(writing) for member in members]
         except (sqlite3.Error, OverflowError, UnicodeEncodeError, StatementRefused, StoreError) as error:
             raise Surprise from error
 
