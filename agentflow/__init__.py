@@ -5,7 +5,8 @@ own. The other classes are what decorators and exits return: authors meet them i
 never construct them.
 """
 
-from agentflow.app import App
+from typing import TYPE_CHECKING
+
 from agentflow.errors import DefinitionError
 from agentflow.model.blobs import Blob
 from agentflow.model.context import Context
@@ -14,6 +15,9 @@ from agentflow.model.states import End
 from agentflow.model.values import Actor, Answer, Failure, Limits, Model, Question, Retry, Secret, Tool
 from agentflow.model.views import Reply, Revision, Snapshot, Wait, Why
 from agentflow.model.workflow import Workflow
+
+if TYPE_CHECKING:
+    from agentflow.app import App
 
 __all__ = [
     "Actor",
@@ -39,3 +43,13 @@ __all__ = [
     "Why",
     "Workflow",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the App, and with it all that runs, when it is asked for: definitions and their checks do without."""
+    if name != "App":
+        raise AttributeError(f"module 'agentflow' has no attribute {name!r}")
+    from agentflow.app import App  # noqa: PLC0415  as said above
+
+    globals()["App"] = App
+    return App

@@ -51,9 +51,14 @@ def test_the_public_names_fit_on_one_screen_and_exist() -> None:
     assert [name for name in agentflow.__all__ if not hasattr(agentflow, name)] == []
 
 
-@pytest.mark.parametrize("package", ["sqlalchemy", "openai"])
+@pytest.mark.parametrize("package", ["sqlalchemy", "openai", "asyncio", "transitions", "tenacity", "jinja2", "click"])
 def test_importing_agentflow_loads_no_heavy_package(package: str) -> None:
     assert package not in modules_after("import agentflow")
+
+
+@pytest.mark.parametrize("package", ["sqlalchemy", "openai"])
+def test_importing_the_app_loads_no_heavy_package(package: str) -> None:
+    assert package not in modules_after("from agentflow import App")
 
 
 def modules_after(statement: str) -> set[str]:
