@@ -3,7 +3,8 @@
 A write that is alone is one short transaction on the caller's thread. With company, whatever the tasks of one tick of
 the loop want written goes into one transaction (group commit): one `fsync` for all. No member can harm another: a
 surprise (a lost comparison, an error) rolls the group back, and its members are written again one by one, each behind
-a savepoint. Whoever waits for a group is not interrupted: a cancel that comes meanwhile is delivered after it.
+a savepoint. A cancel that comes while a task waits for its group takes nothing back: all is written first, and the
+reply to a commit reaches its run before the cancel does.
 """
 
 import asyncio
@@ -97,9 +98,11 @@ class Writes:
         try:
             await member.done
         except asyncio.CancelledError:
+            self._write_group(loop)
+            if commit is None:
+                raise  # it is written; what would follow it, such as the call of an effect, must not begin
             task = asyncio.current_task()
             assert task is not None  # whoever awaits is a task
-            self._write_group(loop)
             task.uncancel()
             loop.call_soon(task.cancel)
         if isinstance(member.result, Exception):

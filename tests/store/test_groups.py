@@ -211,6 +211,26 @@ async def test_a_cancel_that_comes_while_a_commit_waits_is_delivered_after_it(st
     assert (await revisions(store, 2))[0] == 2
 
 
+async def test_a_cancel_between_an_effects_claim_and_its_call_leaves_the_claim_and_makes_no_call(
+    store: SqliteStore,
+) -> None:
+    rows = await held(store, 2)
+    called: list[str] = []
+
+    async def act() -> None:
+        await store.begin_effect(effect(rows[0]))
+        called.append("called")
+
+    task = asyncio.create_task(act())
+    await asyncio.sleep(0)  # it waits for its group now
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    found = await store.effect("r0:work:1:pay")
+    assert found is not None
+    assert (found.status, called) == ("claimed", [])
+
+
 async def test_the_other_members_of_a_group_do_not_notice_a_cancel(store: SqliteStore) -> None:
     rows = await held(store, 3)
     tasks = [asyncio.create_task(store.commit(on(row))) for row in rows]
