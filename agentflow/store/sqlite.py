@@ -64,6 +64,21 @@ from agentflow.store.sqlite_connection import PATIENCE, Connection, Row, Synchro
 from agentflow.store.sqlite_schema import prepare_database
 from agentflow.store.sqlite_writes import Writes
 
+OFTEN = (  # what every run takes
+    sql.begin_session,
+    sql.create_run,
+    sql.add_history,
+    sql.claim_due(listed_only=False, known_only=True),
+    sql.claim_due(listed_only=True, known_only=True),
+    sql.other_holders,
+    sql.next_due,
+    sql.requests_of_session,
+    sql.one_run,
+    sql.segments_before,
+    sql.differences_between,
+    sql.advance_run,
+    sql.advance_and_release_run,
+)
 NO_LIMIT = -1  # in SQLite's own language
 
 
@@ -113,6 +128,8 @@ class SqliteStore:
                 self._writer.close()
                 raise
             self._reader.open()
+            for statement in OFTEN:
+                _ = statement.sqlite  # compiled now, so that no first run pays for it
             self._is_open = True
 
     async def close(self) -> None:
