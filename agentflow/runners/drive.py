@@ -93,8 +93,8 @@ class Drive:
             return await self._crash_loop(head, lost)
         head = replace(head, lost=head.lost + len(lost))
         commands = next_commands(self.definition, head)
+        self._head = head
         while True:
-            self._head = head
             match commands[0]:
                 case Perform() | FailState() as command:
                     work = self._work(head)
@@ -105,6 +105,7 @@ class Drive:
             if isinstance(step, str):
                 return step
             head, commands, lost = step.head, step.commands, ()
+            self._head = head  # before anything is awaited: a cancel goes on from here
             if not self.store.suspends():
                 await self._be_fair()
 
@@ -263,6 +264,7 @@ class Drive:
                 return reply
             if reply is not None:
                 return await self._cancelled(step.head)
+            self._head = step.head
             await self.sleep(max(0.0, (command.instant - self.store.now()).total_seconds()))
             return Advance(step.head, None, next_commands(self.definition, step.head))
         later = replace(step.head, status=next_status(step.head.status, "defer"))
