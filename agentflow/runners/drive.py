@@ -92,8 +92,10 @@ class Drive:
         if self.row.claims_without_progress > MAX_CRASHES:
             return await self._crash_loop(head, lost)
         head = replace(head, lost=head.lost + len(lost))
-        commands = next_commands(self.definition, head)
         self._head = head
+        if (ended := await self._until_retry(head, lost)) is not None:
+            return ended
+        commands = next_commands(self.definition, head)
         while True:
             match commands[0]:
                 case Perform() | FailState() as command:
@@ -108,6 +110,23 @@ class Drive:
             self._head = head  # before anything is awaited: a cancel goes on from here
             if not self.store.suspends():
                 await self._be_fair()
+
+    async def _until_retry(self, head: Head, lost: tuple[AttemptRow, ...]) -> Ended | None:
+        """Wait for the instant of a retry that an earlier worker did not live to see."""
+        if head.attempt == 0:
+            return None
+        rows = [
+            row for row in await self.store.attempts(head.run) if (row.state, row.visit) == (head.state, head.visit)
+        ]
+        instant = next((row.retry_at for row in reversed(rows) if row.retry_at is not None), None)
+        if instant is None or instant <= self.store.now():
+            return None
+        if instant - self.store.now() <= self.short_wait and not self.is_stopping():
+            await self.sleep(max(0.0, (instant - self.store.now()).total_seconds()))
+            return None
+        later = replace(head, status=next_status(head.status, "defer"))
+        ended = await self._commit_standing(later, release=True, attempts=lost, due_at=instant)
+        return "later" if ended == "over" else ended
 
     async def cancel_now(self) -> Ended:
         """Carry out a cancel whose body was stopped; what the body did is discarded."""
@@ -246,6 +265,7 @@ class Drive:
         )
         if isinstance(reply, str | Refused):
             return reply
+        self._head = step.head  # a cancel that comes from now on goes on from here
         self.on_commit(step.head)
         if over:
             return "over"

@@ -79,6 +79,8 @@ class RunLedger:
             if found.row.status == "done":
                 return _decode(found.row, spec)
             self._check_idle(found, spec)
+            if spec.unclear == "retry":
+                return await self._repeat(found, spec)
             await self._settle_doubt(found, spec, await self._ask(spec, run, found.row.key))
             return await self._after_doubt(found, spec)
         key = found.row.key
@@ -182,7 +184,7 @@ class RunLedger:
 
     def _check_idle(self, found: EffectFound, spec: EffectSpec) -> None:
         row = found.row
-        if row.run != self.run and row.status == "claimed" and found.holder_alive:
+        if row.run != self.run and found.holder_alive:  # also where it is in doubt: its holder settles that
             raise Retryable(f"effect {spec.name!r} once per {spec.once_per!r} is at work in run {row.run!r}")
 
     async def _settle_doubt(self, found: EffectFound, spec: EffectSpec, fate: Any) -> None:
@@ -198,17 +200,20 @@ class RunLedger:
     async def _settle(
         self, row: EffectRow, status: Any, *, result: str | None = None, error: str | None = None
     ) -> None:
-        settled = await self.work.store.settle_effect(
+        """Settle what another claim began. Somebody may have been faster: whoever goes on looks again."""
+        await self.work.store.settle_effect(
             self.run, self.work.token, row.key, status, begun_by=row.token, result=result, error=error
         )
-        if not settled:
-            raise LeaseLost(f"run {self.run!r} belongs to another worker now")
 
     async def _after_doubt(self, doubted: EffectFound, spec: EffectSpec) -> Any:
         """The doubt is settled: read the result, or call for the first time that counts."""
         own = doubted.row.run == self.run
         found = await self._claim(spec, doubted.row.generation if own else await self._generation(spec))
         if isinstance(found, EffectFound):
+            if found.row.status != "done":
+                raise Retryable(
+                    f"effect {spec.name!r} once per {spec.once_per!r} was begun by {found.row.run!r} meanwhile"
+                )
             return _decode(found.row, spec)
         try:
             value = await spec.call(found.row.key)
@@ -216,6 +221,25 @@ class RunLedger:
             fate = STILL_UNCLEAR if not did_not_happen(error) else NOT_HAPPENED
             return await self._record_fate(spec, found.row.key, error, fate)
         return await self._record_value(spec, found.row.key, value)
+
+    async def _repeat(self, found: EffectFound, spec: EffectSpec) -> Any:
+        """Call again under the key that was begun, whoever began it: only then does the other side notice a repetition.
+
+        The row stays as it is meanwhile: to call it `not_happened` would set a business key free that may have acted.
+        """
+        try:
+            value = await spec.call(found.row.key)
+        except Exception as error:
+            if did_not_happen(error):
+                await self._settle(found.row, "not_happened", error=str(error))
+            raise
+        try:
+            encoded = _encode(value, spec)
+        except InvalidContext as error:
+            await self._settle(found.row, "done", error=str(error))
+            raise
+        await self._settle(found.row, "done", result=encoded)
+        return value
 
     async def _fate_of(self, spec: EffectSpec, error: Exception, run: Any, key: str) -> Any:
         if did_not_happen(error):

@@ -59,6 +59,7 @@ class Task:
     task: "asyncio.Task[None]"
     begun: bool = False
     cancelled: bool = False
+    lost: bool = False  # the drive ended because the run seemed to be somebody else's
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class LocalRunner:
     _trouble: "Trouble | None" = None
     _unreleased: dict[str, Unreleased] = field(default_factory=dict[str, Unreleased])
     _lost: bool = False
+    _doubtful: bool = False  # whether the session may hold runs that nobody drives
     _beside: "Upkeep | None" = None
     _watchdog: "Watchdog | None" = None
 
@@ -212,10 +214,32 @@ class LocalRunner:
         for run, left in list(self._unreleased.items()):
             if _clock() >= left.not_before:
                 await self.store.release_run(run, left.token)
-                del self._unreleased[run]
+                if self._unreleased.get(run) is left:  # else a newer claim of it came into trouble meanwhile
+                    del self._unreleased[run]
+        if self._doubtful:
+            await self._give_up_orphans()
         await self._claim_due()
         await self._look_at_requests()
         await self._upkeep().look(_clock())
+
+    async def _give_up_orphans(self) -> None:
+        """Give back what the session holds and nobody here drives: the answer to its claim was lost, or a write was
+        refused although the claim stands. Nothing else would ever free it while this process lives.
+        """
+        self._doubtful = False
+        try:
+            own = next((row for row in await self.store.sessions() if row.id == self._session), None)
+            for run in own.runs if own is not None else ():
+                row = await self.store.run(run)
+                if (
+                    row is not None
+                    and row.session == self._session
+                    and run not in self._tasks.keys() | self._unreleased
+                ):
+                    await self.store.release_run(run, row.token or "")
+        except StoreError:
+            self._doubtful = True
+            raise
 
     def _note(self, error: Exception) -> None:
         """The store is in trouble: verbs that wait raise it, and the runner tries again."""
@@ -259,7 +283,12 @@ class LocalRunner:
         wanted = None if self.settings.everything else [run for run in self._wanted if run not in self._tasks]
         if wanted is None or wanted:
             known = list(self.definitions)
-            for row in await self.store.claim_runs(self._session, limit=free, runs=wanted, workflows=known):
+            try:
+                rows = await self.store.claim_runs(self._session, limit=free, runs=wanted, workflows=known)
+            except StoreError:
+                self._doubtful = True  # it may have been done all the same
+                raise
+            for row in rows:
                 self._take(row)
 
     def _take(self, row: RunRow) -> None:
@@ -277,45 +306,49 @@ class LocalRunner:
             on_segment=self._upkeep().long.add,
         )
         task = asyncio.create_task(self._drive(row, drive), name=f"agentflow-run-{row.id}")
-        self._tasks[row.id] = Task(row, drive, task)
-        task.add_done_callback(lambda _: self._ended(row.id))
+        self._tasks[row.id] = held = Task(row, drive, task)
+        task.add_done_callback(lambda _: self._ended(row.id, held))
 
-    def _ended(self, run: str) -> None:
+    def _ended(self, run: str, held: Task) -> None:
         """A run is out of our hands, also if its task was cancelled before it began."""
-        self._tasks.pop(run, None)
+        if self._tasks.get(run) is held:  # else it was claimed anew while an older drive of it came to its end
+            del self._tasks[run]
+        self._doubtful = self._doubtful or held.lost
         changed = self._changed.pop(run, None)
         if changed is not None:
             changed.set()
         self._wake.set()
 
     async def _drive(self, row: RunRow, drive: Drive) -> None:
-        self._tasks[row.id].begun = True
+        held = self._tasks[row.id]
+        held.begun = True
         try:
-            await self._drive_or_block(row, drive)
+            await self._drive_or_block(row, drive, held)
         except StoreError as error:
             self._unreleased[row.id] = Unreleased(drive.row.token or "", _clock() + TROUBLE)
             self._note(error)
 
-    async def _drive_or_block(self, row: RunRow, drive: Drive) -> None:
+    async def _drive_or_block(self, row: RunRow, drive: Drive, held: Task) -> None:
         try:
-            if await drive.run() == "over":
+            ended = await drive.run()
+            held.lost = ended == "lost"
+            if ended == "over":
                 self._wanted.discard(row.id)
         except asyncio.CancelledError:
-            await self._give_back(row, drive)
+            await self._give_back(row, drive, held)
             raise
         except StoreError:
             raise
-        except EffectHeld as held:
+        except EffectHeld as refused:
             self._wanted.discard(row.id)
-            await drive.block(str(held), for_good=True)
+            await drive.block(str(refused), for_good=True)
         except Exception as error:  # noqa: BLE001  whatever it is, the run must not stay in our hands
             await self._block(row, drive, error)
 
-    async def _give_back(self, row: RunRow, drive: Drive) -> None:
+    async def _give_back(self, row: RunRow, drive: Drive, held: Task) -> None:
         """The body was cancelled: for a cancel command, or because the loop is going down."""
-        held = self._tasks.get(row.id)
-        if held is not None and held.cancelled:
-            await drive.cancel_now()
+        if held.cancelled:
+            held.lost = await drive.cancel_now() == "lost"
         else:
             await self.store.release_run(row.id, drive.row.token or "")
 

@@ -198,6 +198,7 @@ class MemoryStore:
             session=session,
             token=uuid4().hex,
             claims_without_progress=row.claims_without_progress + 1,
+            control_seq=row.control_seq + 1,  # a command that was thought of before the claim thinks again
             updated_at=now,
         )
         return self._put(claimed)

@@ -153,6 +153,7 @@ def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
                     (runs.c.status.in_([word("queued"), word("waiting")]), word("running")), else_=runs.c.status
                 ),
                 claims_without_progress=runs.c.claims_without_progress + ONE,
+                control_seq=runs.c.control_seq + ONE,  # a command that was thought of before the claim thinks again
                 updated_at=given("now"),
             )
             .returning(*RUN, runs.c.priority, runs.c.seq)

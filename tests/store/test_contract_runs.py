@@ -140,7 +140,7 @@ async def test_a_commit_that_meets_a_command_is_told_so_and_writes_nothing(store
     await store.request(command(), word='{"cancel":1}', wake=True)
     reply = await store.commit(step(row))
     assert isinstance(reply, Requested)
-    assert (reply.row.control_seq, reply.row.request, reply.row.revision) == (1, '{"cancel":1}', 0)
+    assert (reply.row.control_seq, reply.row.request, reply.row.revision) == (2, '{"cancel":1}', 0)
     seen = commit(reply.row, history=history(1), clear_request=True)
     assert await store.commit(seen) == Committed()
     after = await store.run("r")

@@ -18,6 +18,7 @@ from tests.store.making import (
     effect,
     new_run,
     standing,
+    step,
     wait_row,
 )
 
@@ -139,18 +140,33 @@ async def test_a_command_is_recorded_once_for_its_request(store: Store) -> None:
     assert await store.commands("r") == [note, command("decide", status="refused")]
     row = await store.run("r")
     assert row is not None
-    assert (row.control_seq, row.request, row.standing.due_at) == (1, '{"cancel":1}', NOON)
+    assert (row.control_seq, row.request, row.standing.due_at) == (2, '{"cancel":1}', NOON)
+
+
+async def test_a_command_that_was_thought_of_before_a_claim_thinks_again(store: Store) -> None:
+    await parked(store)
+    seen = await store.run("r")
+    assert seen is not None
+    await store.decide(decision())
+    session = await store.open_session("other")
+    [row] = await store.claim_runs(session, limit=1)
+    await store.commit(step(row, standing("queued", visit=2, due_at=NOON), release=True))
+    over = standing("cancelled")
+    assert not await store.reopen(command(), standing=over, expected_control_seq=seen.control_seq)
+    moved = await store.run("r")
+    assert moved is not None
+    assert (moved.standing.status, moved.standing.visit) == ("queued", 2)
 
 
 async def test_a_run_at_rest_is_reopened_where_nothing_came_in_between(store: Store) -> None:
     await parked(store)
     over = standing("cancelled")
     assert not await store.reopen(command(), standing=over, expected_control_seq=7)
-    assert await store.reopen(command(request="q"), standing=over, expected_control_seq=0)
-    assert not await store.reopen(command(request="q"), standing=over, expected_control_seq=1)
+    assert await store.reopen(command(request="q"), standing=over, expected_control_seq=1)
+    assert not await store.reopen(command(request="q"), standing=over, expected_control_seq=2)
     row = await store.run("r")
     assert row is not None
-    assert (row.standing.status, row.control_seq, row.ended_at) == ("cancelled", 1, NOON)
+    assert (row.standing.status, row.control_seq, row.ended_at) == ("cancelled", 2, NOON)
     assert [wait.status for wait in await store.waits(run="r", status=None)] == ["closed"]
     assert len(await store.commands("r")) == 1
 
