@@ -1,0 +1,1 @@
+"""Deterministic simulation: many workers in one thread, a virtual clock, seeded faults, and a checker of guarantees."""
