@@ -12,7 +12,7 @@ from typing import assert_never
 from agentflow.engine.commands import Command, FailState, Perform, Stop, WaitUntil
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp, RetryAt
 from agentflow.engine.head import NO_USAGE, Head, KeptAnswer, Usage
-from agentflow.engine.lifecycle import next_status
+from agentflow.engine.lifecycle import TERMINAL, next_status
 from agentflow.engine.machine import Token, machine_of
 from agentflow.errors import GuardFailed, InvalidContext
 from agentflow.failures import OverLimit
@@ -46,6 +46,9 @@ class Advance:
     head: Head
     move: Move | None
     commands: tuple[Command, ...]
+
+
+STOP: tuple[Command, ...] = (Stop(),)
 
 
 def begin(definition: Definition, run: str, kept: Kept, at: datetime) -> Advance:
@@ -84,15 +87,15 @@ def advance(definition: Definition, head: Head, event: Event, *, strict: bool = 
 
 def next_commands(definition: Definition, head: Head) -> tuple[Command, ...]:
     """What a run needs where it stands; also the way to go on with a stored run."""
-    if head.status in {"completed", "failed", "cancelled"}:
-        return (Stop(),)
-    allowed = definition.states[head.state].spec.max_visits
-    everywhere = definition.limits.visits
+    if head.status in TERMINAL:
+        return STOP
+    state = head.state
+    allowed, everywhere = definition.states[state].spec.max_visits, definition.limits.visits
     for limit, name in ((allowed, "max_visits"), (everywhere, "visits")):
         if limit is not None and head.visit > limit:
-            error = OverLimit(f"state {head.state!r} was entered {head.visit} times, {name} is {limit}", limit=name)
-            return (FailState(head.state, failure_of(error, head.state)),)
-    return (Perform(head.state),)
+            error = OverLimit(f"state {state!r} was entered {head.visit} times, {name} is {limit}", limit=name)
+            return (FailState(state, failure_of(error, state)),)
+    return (Perform(state),)
 
 
 # --- one event ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ Act: TypeAlias = Callable[[Writing], Any]
 class Member:
     """One write of a group, and what became of it."""
 
-    act: Act
+    act: Act | None  # None: it is the commit
     commit: Commit | None
     plain: bool  # a commit that may be written together with others of its kind
     done: "asyncio.Future[None]"
@@ -63,9 +63,7 @@ class Writes:
         """Write a commit. Raises `StatementRefused`."""
         loop = self._loop_of_company()
         if loop is not None:
-            reply: CommitReply = await self._join(
-                loop, lambda writing: write_commit(writing, commit, self._now()), commit
-            )
+            reply: CommitReply = await self._join(loop, None, commit)
             return reply
         now = self._now()
         try:
@@ -88,7 +86,7 @@ class Writes:
         except RuntimeError:
             return None
 
-    async def _join(self, loop: asyncio.AbstractEventLoop, act: Act, commit: Commit | None) -> Any:
+    async def _join(self, loop: asyncio.AbstractEventLoop, act: Act | None, commit: Commit | None) -> Any:
         group = self._groups.get(loop)
         if group is None:
             group = self._groups[loop] = []
@@ -131,9 +129,15 @@ class Writes:
         try:
             if plain and not write_plain_commits(writing, plain, self._now()):
                 raise Surprise
-            return [Committed() if member.plain else member.act(writing) for member in members]
+            return [Committed() if member.plain else self._write(writing, member) for member in members]
         except (sqlite3.Error, OverflowError, UnicodeEncodeError, StatementRefused, StoreError) as error:
             raise Surprise from error
+
+    def _write(self, writing: Writing, member: Member) -> Any:
+        if member.act is not None:
+            return member.act(writing)
+        assert member.commit is not None  # a member has one of the two
+        return write_commit(writing, member.commit, self._now())
 
     def _write_singly(self, members: Sequence[Member]) -> list[Any]:
         try:
@@ -145,7 +149,7 @@ class Writes:
     def _behind_savepoint(self, writing: Writing, member: Member) -> Any:
         writing.raw.execute("SAVEPOINT member")
         try:
-            result = member.act(writing)
+            result = self._write(writing, member)
         except Exception as error:  # noqa: BLE001  the other members go on
             writing.raw.execute("ROLLBACK TO member")
             result = self._writer.as_ours(error)
