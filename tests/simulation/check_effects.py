@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any
 
+from agentflow.store.rows import EffectRow
 from tests.simulation.story import Broken, Check, Facts, Story
 
 
@@ -49,4 +50,20 @@ def receipts(facts: Facts, story: Story) -> Broken:
             yield "a receipt comes from the world", name, receipt
 
 
-CHECKS: tuple[Check, ...] = (receipts,)
+def settled(facts: Facts, story: Story) -> Broken:
+    """A step that answered knew the results of its effects, so none of them is left in doubt."""
+    answered = {
+        (line.source, line.visit) for line in story.history[1:] if line.event == "done" or line.event.startswith("on:")
+    }
+    for row in facts.watch.ask(facts.watch.store.effects(run=story.row.id)):
+        if (row.state, row.visit) in answered and row.status in {"claimed", "unclear"} and not is_older(row, facts):
+            yield "a step that answered leaves no effect in doubt", row.key, row.status
+
+
+def is_older(row: EffectRow, facts: Facts) -> bool:
+    """Whether an operator's retry gave the effect a new key since."""
+    keys = facts.watch.keys[row.run, row.state, row.visit, row.name, row.item]
+    return any(facts.watch.effects[key].claim.generation > row.generation for key in keys)
+
+
+CHECKS: tuple[Check, ...] = (receipts, settled)

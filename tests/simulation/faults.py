@@ -39,7 +39,7 @@ class Rates:
     world: float = 0.0  # of calls to the outside that do not simply work
     moves: float = 0.0  # how often the cluster changes, per second
     jumps: float = 0.0  # how often the wall clock jumps forwards, per second
-    interrupts: bool = False  # whether a cancel ends the wait for a call under way; it arrives all the same
+    interrupts: bool = False  # whether a cancel ends the wait for a call under way, unless it is a commit
 
 
 FAULTS = (
@@ -160,7 +160,7 @@ class FaultyStore:
             case None:
                 return work()
             case "travel":
-                return await self._travel(work)
+                return await self._travel(name, work)
             case "fail_before" | "fail_after":
                 return await self._fail(fault, name, work)
             case "die_before" | "die_after" | "die_sent":
@@ -178,9 +178,9 @@ class FaultyStore:
             return answer.value
         raise AssertionError(f"{name} suspended in a store that never does")
 
-    async def _travel(self, work: Callable[[], Any]) -> Any:
+    async def _travel(self, name: str, work: Callable[[], Any]) -> Any:
         there, back = (self._weather.between(0, self._weather.rates.longest) for _ in range(2))
-        return await self._until_back(self._send(work, there, back))
+        return await self._until_back(name, self._send(work, there, back))
 
     def _send(self, work: Callable[[], Any], there: float, back: float) -> Letter:
         letter, loop = Letter(), self._loop
@@ -200,9 +200,9 @@ class FaultyStore:
         loop.call_later(there, arrive, context=self._network)
         return letter
 
-    async def _until_back(self, letter: Letter) -> Any:
-        """Wait for the answer; a cancel that comes meanwhile is delivered after it, as the SQLite store does it, or at
-        once, as a driver of a server does.
+    async def _until_back(self, name: str, letter: Letter) -> Any:
+        """Wait for the answer; a cancel that comes meanwhile is delivered after it, or, where it is not the answer to a
+        commit, at once: what was sent arrives all the same.
         """
         task, cancels = asyncio.current_task(), 0
         assert task is not None  # whoever awaits is a task
@@ -211,7 +211,7 @@ class FaultyStore:
             try:
                 await letter.waiter
             except asyncio.CancelledError:
-                if self._weather.rates.interrupts or self._weather.over:
+                if self._weather.over or (self._weather.rates.interrupts and name != "commit"):
                     raise
                 cancels += 1
                 task.uncancel()
@@ -229,7 +229,7 @@ class FaultyStore:
 
     async def _fail(self, fault: str, name: str, work: Callable[[], Any]) -> Any:
         if self._weather.happens(0.5):
-            await self._until_back(self._send(lambda: None, 0, self._weather.between(0, self._weather.rates.longest)))
+            await asyncio.sleep(self._weather.between(0, self._weather.rates.longest))
         if fault == "fail_after":
             work()
         self._records.excuse(self._process.lane.name, fault, name)
@@ -249,6 +249,6 @@ class FaultyStore:
         letter = self._send(work, self._weather.between(0, seconds), 0) if fault == "freeze_sent" else None
         self._process.freeze(seconds, f"{fault} {name}")
         if letter is not None:
-            return await self._until_back(letter)
+            return await self._until_back(name, letter)
         await asyncio.sleep(0)  # until it thaws
         return answer if fault == "freeze_after" else work()

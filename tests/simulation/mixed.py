@@ -58,7 +58,8 @@ def drawn_state(flow: Flow, kind: str, name: str, rng: random.Random) -> Any:
         case "deciding":
             return deciding(flow, name, max_visits=3)
         case "asking":
-            return asking(flow, name, expires=timedelta(seconds=rng.choice((0.7, 3, 9))))
+            expires = rng.choice((0.7, 3, 9, None))
+            return asking(flow, name, **{} if expires is None else {"expires": timedelta(seconds=expires)})
         case _:
             return plain(flow, name)
 
@@ -76,7 +77,7 @@ def rows_of(kind: str, state: Any, following: Any, earlier: Any, end: Callable[[
             return [
                 state.on(Verdict.REJECT).when(even).to(end("refused")),
                 state.on(Verdict.REJECT, Verdict.APPROVE, Verdict.REWORK).to(following),
-                state.expired.to(following),
+                *([] if state.spec.expires is None else [state.expired.to(following)]),
             ]
         case "paying":
             return [state.failed(Unclear).to(end("refused")), state.to(following)]

@@ -93,24 +93,26 @@ class People:
                 self._begin(self._command())
 
     async def _command(self) -> None:
-        """Somebody looks at some run, or at those that failed, and does something about one of them."""
-        wanted = RunFilter(status="failed") if self.weather.happens(0.4) else RunFilter()
-        rows = await self._insist(lambda: self.store.runs(wanted))
+        """Somebody looks at some runs, or at those that failed or wait, and does something about one of them."""
+        drawn = self.weather.rng.random()
+        status: Any = "failed" if drawn < 0.3 else "waiting" if drawn < 0.7 else None
+        rows = await self._insist(lambda: self.store.runs(RunFilter(status=status)))
         if not rows:
             return
         row: RunRow = rows[int(self.weather.rng.random() * len(rows))]
         self._count += 1
         who = f"p{self._count}"
         by = By(actor=Actor(who), reason="simulated", request=f"c{self._count}")
-        for _ in range(2 if self.weather.happens(0.3) else 1):
+        for _ in range(1 + int(self.weather.rng.random() * 3)):
             self._begin(self._carry_out(row, who, by))
+            await asyncio.sleep(self.weather.between(0, 0.2))
 
     async def _carry_out(self, row: RunRow, who: str, by: By) -> None:
         definition = self.definitions[row.workflow, row.version]
         if row.standing.status == "failed" and row.standing.end is None:
             reply = await self._insist(lambda: retry_run(self.store, definition, row, by))
             self.records.tell(who, "retried", row.id, reply.status)
-        elif self.weather.happens(0.3):
+        elif self.weather.happens(0.2):
             reply, _ = await self._insist(lambda: cancel_run(self.store, row, by))
             self.records.tell(who, "cancelled", row.id, reply.status, reply.why)
         else:

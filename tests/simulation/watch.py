@@ -127,12 +127,13 @@ class Watch:
         row = self.row(run)
         if row is None or row.standing.status in TERMINAL or row.session is not None:
             return
-        if row.standing.due_at is None and not self._open_waits(row):
+        here = (row.standing.state, row.standing.visit)
+        waits: list[WaitRow] = self.ask(self.store.waits(run=row.id, status=None))
+        said = {wait.status for wait in waits if (wait.state, wait.visit) == here}
+        if row.standing.due_at is None and "open" not in said:
             self.records.breaks(run, "a run that goes on has a waker", row.standing)
-
-    def _open_waits(self, row: RunRow) -> list[WaitRow]:
-        waits: list[WaitRow] = self.ask(self.store.waits(run=row.id, status="open"))
-        return [wait for wait in waits if (wait.state, wait.visit) == (row.standing.state, row.standing.visit)]
+        elif said & {"decided", "expired"} and (row.standing.due_at is None or row.standing.due_at > self.store.now()):
+            self.records.breaks(run, "a run whose wait is settled is due at once", row.standing)
 
     def row(self, run: str) -> RunRow | None:
         """The run as it is stored."""
