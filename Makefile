@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format accept proof build lock clean
+.PHONY: help demo test check format accept proof bench build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ accept: $(STAMP) ## whole workflows over real input: make accept DATA=folder
 
 proof: $(STAMP) ## slow evidence: kills at random moments (DATA=folder: of the real messages)
 	AGENTFLOW_DATA="$(if $(DATA),$(abspath $(DATA)))" $(PYTEST) -s -m proof
+
+bench: ## speed beside the peers (QUICK=1: beside raw SQLite alone)
+	@tools/bench.sh "$(PYTHON)" .bench $(if $(QUICK),--quick)
 
 build: $(STAMP) ## sdist and wheel in dist/
 	rm -rf dist
