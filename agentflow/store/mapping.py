@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentflow.store.instants import from_number_or_none, to_number, to_number_or_none
@@ -21,6 +22,7 @@ AFTER_STANDING = len(STANDING_NAMES)
 NOT_STORED: dict[type, frozenset[str]] = {SessionRow: frozenset({"runs"})}
 
 
+@lru_cache
 def names_of(kind: "type[DataclassInstance]") -> tuple[str, ...]:
     """The columns of a kind of row."""
     left_out = NOT_STORED.get(kind, frozenset())
@@ -130,22 +132,24 @@ def new_run_columns(new: NewRun, now: int, *, is_over: bool) -> dict[str, Any]:
 
 def run_of(row: Sequence[Any]) -> RunRow:
     """A run from the columns `RUN_NAMES`; more columns may follow."""
-    return RunRow(
-        standing=row_of(Standing, row),
-        **_fields(RUN_NAMES[AFTER_STANDING:], row[AFTER_STANDING:]),
-    )
+    return RunRow(standing=row_of(Standing, row), **_values(RUN_NAMES[AFTER_STANDING:], row[AFTER_STANDING:]))
 
 
 def row_of(kind: type[R], row: Sequence[Any]) -> R:
     """A row of that kind from its columns; more columns may follow."""
-    return kind(**_fields(names_of(kind), row))
+    return kind(**_values(names_of(kind), row))
 
 
-def _fields(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+def _values(names: tuple[str, ...], row: Sequence[Any]) -> dict[str, Any]:
     found = dict(zip(names, row, strict=False))
-    for name in OUT_OF.keys() & found.keys():
-        found[name] = OUT_OF[name](found[name])
+    for name, convert in _conversions(names):
+        found[name] = convert(found[name])
     return found
+
+
+@lru_cache
+def _conversions(names: tuple[str, ...]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    return tuple((name, OUT_OF[name]) for name in names if name in OUT_OF)
 
 
 def _list_of(text: str) -> tuple[Any, ...]:

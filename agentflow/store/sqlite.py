@@ -78,6 +78,8 @@ OFTEN = (  # what every run takes
     sql.differences_between,
     sql.advance_run,
     sql.advance_and_release_run,
+    sql.list_waits(frozenset({"run", "status"})),
+    sql.stranded_runs,
 )
 NO_LIMIT = -1  # in SQLite's own language
 

@@ -48,11 +48,12 @@ class Writes:
         self._writer = writer
         self._now = now
         self._groups: dict[asyncio.AbstractEventLoop, list[Member]] = {}
+        self._last: int | None = None  # the task that wrote last, other than by a commit
         self.held: dict[str, str] = {}  # and by which session
 
     async def do(self, act: Callable[[Writing], T]) -> T:
         """Carry out a write; it is durable when this returns."""
-        loop = self._loop_of_company()
+        loop = self._loop_of_company() or self._loop_of_others()
         if loop is None:
             with self._writer as writing:
                 return act(writing)
@@ -85,6 +86,15 @@ class Writes:
             return asyncio.get_running_loop()
         except RuntimeError:
             return None
+
+    def _loop_of_others(self) -> asyncio.AbstractEventLoop | None:
+        """The loop, if another task wrote last: tasks that write in turn, as in many starts at once, write together."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return None
+        before, self._last = self._last, None if task is None else id(task)
+        return asyncio.get_running_loop() if before is not None and before != self._last else None
 
     async def _join(self, loop: asyncio.AbstractEventLoop, act: Act | None, commit: Commit | None) -> Any:
         group = self._groups.get(loop)
