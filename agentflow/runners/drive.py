@@ -207,7 +207,7 @@ class Drive:
         if isinstance(result, Parked):
             return await self._park(head, result, lost)
         step = advance(self.definition, head, self._within_time(head, result), strict=self.strict)
-        attempts = (*lost, *self._failed_attempts(head, result, step))
+        attempts = lost + self._failed_attempts(head, result, step)
         if step.move is None:
             return await self._stay(head, step, attempts)
         ended = await self._move(step, attempts, work if isinstance(result, Answered) else None)
@@ -226,6 +226,8 @@ class Drive:
         return BodyFailed(event.at, failure_of(error, head.state), GiveUp())
 
     def _failed_attempts(self, head: Head, event: Event, step: Advance) -> tuple[AttemptRow, ...]:
+        if isinstance(event, Answered):
+            return ()
         failure = getattr(event, "failure", None)
         if failure is None:
             return ()

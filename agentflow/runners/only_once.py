@@ -8,7 +8,7 @@ happened (`agentflow effects resolve`).
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from agentflow.errors import LeaseLost
+from agentflow.errors import EffectHeld, LeaseLost
 from agentflow.failures import Unclear
 from agentflow.runners.ledger import claim_of, record
 from agentflow.runners.records import from_json
@@ -24,6 +24,11 @@ Answer = tuple[Any, BaseException | None]  # an outcome, or what a thread raised
 
 async def run_once(work: "Work", body: Callable[[], Awaitable[Answer]]) -> Answer:
     """Run the body unless it may have run before: then `Unclear` is raised, or what somebody found out is answered."""
+    if work.holds_effects:
+        raise EffectHeld(
+            f"the body of {work.head.state!r}, which must not be repeated, is held back: run {work.head.run!r} is a fork "
+            "whose effects are held; fork again with effects='live' to let it run"
+        )
     found = await work.store.begin_effect(claim_of(work, NAME))
     if found is None:
         raise LeaseLost(f"run {work.head.run!r} belongs to another worker now")

@@ -179,27 +179,12 @@ def _keep(work: Work, context: Context, answer: Answer[Any, Any]) -> None:
 
 async def _step(work: Work, started: float) -> Event:
     context = work.copy()
-    run = await _handle(work, context)
-    if work.state.spec.once:
-        outcome, error = await run_once(work, lambda: _body(work, context, run))
-    else:
-        outcome, error = await _body(work, context, run)
-    if error is not None:
-        if isinstance(error, ConfigurationError | StoreError | LeaseLost | EffectHeld):
-            raise error
-        return _failed(work, error, started)
-    _check_outcome(work, outcome)
-    return _answered(work, context, outcome, Facts(duration_ms=_milliseconds(started)))
-
-
-async def _handle(work: Work, context: Context) -> Any:
-    """What the body sees of its run."""
     services = None
     if work.definition.services is not None:
         services = work.resources.entered(work.definition) or await work.resources.services(work.definition)
-    head = work.head
+    head, spec = work.head, work.state.spec
     kind = Run if work.state.is_async else SyncRun
-    return kind(
+    run: Any = kind(
         services=services,
         id=head.run,
         visit=head.visit,
@@ -207,6 +192,23 @@ async def _handle(work: Work, context: Context) -> Any:
         now=head.entered_at,
         ledger=RunLedger(work, context),
     )
+    if work.state.is_async and spec.timeout is None and not spec.once:
+        outcome = await work.state.body(context, run)
+    else:
+        outcome, error = await _guarded(work, context, run)
+        if error is not None:
+            if isinstance(error, ConfigurationError | StoreError | LeaseLost | EffectHeld):
+                raise error
+            return _failed(work, error, started)
+    _check_outcome(work, outcome)
+    return _answered(work, context, outcome, Facts(duration_ms=_milliseconds(started)))
+
+
+async def _guarded(work: Work, context: Context, run: Any) -> tuple[Any, BaseException | None]:
+    """As `_body`, at most once where that is asked for."""
+    if work.state.spec.once:
+        return await run_once(work, lambda: _body(work, context, run))
+    return await _body(work, context, run)
 
 
 async def _body(work: Work, context: Context, run: Any) -> tuple[Any, BaseException | None]:
