@@ -12,31 +12,26 @@ import contextlib
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pydantic import BaseModel
 
+from agentflow.app.background import Background
 from agentflow.app.blocking import BlockingVerbs
 from agentflow.app.commands import By, cancel_run, decide_wait, retry_run, told_decision, wake_run
 from agentflow.app.later import LaterVerbs
+from agentflow.app.operating import OperatingVerbs
 from agentflow.app.reading import place_of, read_revision, read_snapshot, read_why, revision_of, wait_of
+from agentflow.app.setting_up import check_models, definitions_of
 from agentflow.app.starting import check_run_id, new_run
-from agentflow.errors import (
-    ConfigurationError,
-    Conflict,
-    IncompatibleDefinition,
-    InvalidInput,
-    NotFound,
-    RequestError,
-    RunError,
-    RunFailed,
-)
+from agentflow.engine.head import Head
+from agentflow.errors import Conflict, IncompatibleDefinition, InvalidInput, NotFound, RunError, RunFailed
 from agentflow.model.definition import Definition, StateDefinition
 from agentflow.model.values import Actor, Model
 from agentflow.model.views import Reply, Revision, Snapshot, Status, Wait, Why
@@ -53,12 +48,11 @@ if TYPE_CHECKING:
 
     from agentflow.llm.client import ModelClient
 
-T = TypeVar("T")
-
+A_MOMENT = 0.02  # in seconds
 AT_EXIT = timedelta(seconds=1)  # how long an interpreter that ends waits for bodies at work
 
 
-class App(BlockingVerbs, LaterVerbs):
+class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
     """The one object that a program holds: workflows, store, services, models.
 
     The default store is the file `agentflow.db` in the working directory; `memory:` keeps nothing. Without `models`,
@@ -75,12 +69,12 @@ class App(BlockingVerbs, LaterVerbs):
         services: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = (),
         models: Mapping[str, Model] | None = None,
     ) -> None:
-        self._definitions = _by_name(workflows)
+        self._definitions = definitions_of(workflows)
         self._clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._store: Store = open_store(store, clock=self._time) if isinstance(store, str) else store
         self._factories = match_services(list(self._definitions.values()), services)
         self._models = dict(models or {})
-        _check_models(self._definitions.values(), self._models)
+        check_models(self._definitions.values(), self._models)
         self._settings = Settings()
         self._drives = True
         self._script: Script | None = None
@@ -101,6 +95,25 @@ class App(BlockingVerbs, LaterVerbs):
     def answer_with(self, client: "ModelClient") -> None:
         """Let this client answer for every model; before the first verb alone."""
         self._client = client
+
+    def work_as(
+        self,
+        *,
+        concurrency: int,
+        drain: timedelta,
+        name: str | None = None,
+        on_end: Callable[[str, str, str], None] | None = None,
+    ) -> None:
+        """How this App works as a worker: how many runs at once, and how long a stop waits for bodies at work.
+
+        `name` is how it is listed among the workers. `on_end` is told the run, its status and where it ended. Before
+        the first verb alone.
+        """
+        self._settings.name = name
+        self._settings.concurrency = concurrency
+        self._settings.drain = drain
+        if on_end is not None:
+            self._settings.on_commit = _told_of_ends(on_end)
 
     def leave_to_workers(self) -> None:
         """Do not drive the runs that are started, decided or retried here; before the first verb alone."""
@@ -204,6 +217,16 @@ class App(BlockingVerbs, LaterVerbs):
         await (await self._runner()).settle()
         return await self._store.next_due()
 
+    async def work_off(self) -> None:
+        """Drive until nothing is due, and nothing is in this App's hands; inside `async with app`."""
+        runner = await self._runner()
+        while True:
+            await runner.settle()
+            session = runner.session
+            if not any(row.runs for row in await self._store.sessions() if row.id == session):
+                return
+            await asyncio.sleep(A_MOMENT)  # the runner's own loop has just taken another one
+
     # --- verbs -------------------------------------------------------------------------------------------------
 
     async def start(
@@ -261,12 +284,15 @@ class App(BlockingVerbs, LaterVerbs):
     async def result(
         self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
     ) -> Snapshot[CD]:
-        """Wait until the run ends. Raises `RunFailed` if it ended failed or cancelled, `TimeoutError` after `timeout`."""
+        """Wait until the run ends. Raises `TimeoutError` after `timeout`; the run goes on.
+
+        Raises `RunFailed` if it ended failed or cancelled, or is blocked until somebody acts.
+        """
         row = await self._row(run)
         definition = self._definition_for(row, workflow)
         await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
-            row = await self._until(run, lambda row: row.standing.status in TERMINAL)
+            row = await self._until(run, lambda row: row.standing.status in TERMINAL or _is_stuck(row))
         snapshot: Snapshot[CD] = await read_snapshot(self._store, definition, row)
         if snapshot.status != "completed":
             raise RunFailed((await read_why(self._store, row)).text, snapshot)
@@ -397,9 +423,10 @@ class App(BlockingVerbs, LaterVerbs):
     # --- below the verbs ---------------------------------------------------------------------------------------
 
     def _rests(self, row: RunRow) -> bool:
-        """Whether the run waits for somebody, and nobody has answered yet."""
+        """Whether the run waits for somebody, and nobody has answered yet; or is blocked until somebody acts."""
         due = row.standing.due_at
-        return row.standing.status == "waiting" and row.session is None and (due is None or due > self._store.now())
+        waits = row.standing.status == "waiting" and row.session is None and (due is None or due > self._store.now())
+        return waits or _is_stuck(row)
 
     async def _until(self, run: str, reached: Callable[[RunRow], bool]) -> RunRow:
         while not reached(row := await self._row(run)):
@@ -431,73 +458,17 @@ class App(BlockingVerbs, LaterVerbs):
         return definition
 
 
-def _by_name(workflows: Sequence[Workflow[Any, Any]]) -> dict[tuple[str, int], Definition]:
-    found: dict[tuple[str, int], Definition] = {}
-    for workflow in workflows:
-        key = (workflow.name, workflow.version)
-        if key in found and found[key].workflow is not workflow:
-            raise ConfigurationError(f"App([...]) has two workflows {workflow.name!r} of version {workflow.version}")
-        found[key] = workflow.definition
-    return found
+def _is_stuck(row: RunRow) -> bool:
+    """Whether a run is blocked, and nothing but a command wakes it."""
+    return row.session is None and row.standing.blocked is not None and row.standing.due_at is None
 
 
-def _check_models(definitions: Iterable[Definition], models: Mapping[str, Model]) -> None:
-    for alias, model in models.items():
-        for option in ("requests_per_minute", "tokens_per_minute", "fallback"):
-            if getattr(model, option) is not None:
-                raise ConfigurationError(f"models[{alias!r}]: {option}= cannot be kept yet; leave it out")
-    for definition in definitions:
-        for state in definition.states.values():
-            wanted = state.spec.model or (state.prompt.model if state.prompt else None)
-            if wanted is not None and wanted not in models:
-                known = ", ".join(sorted(models)) or "none"
-                raise ConfigurationError(
-                    f"workflow {definition.name!r}: state {state.name!r} asks the model {wanted!r}, "
-                    f"which App(models={{...}}) does not have; known: {known}"
-                )
+def _told_of_ends(on_end: Callable[[str, str, str], None]) -> Callable[[Head], None]:
+    def look(head: Head) -> None:
+        if head.status in TERMINAL:
+            on_end(head.run, head.status, head.state)
 
-
-class Background:
-    """One event loop on a thread of its own, for the `_sync` verbs."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="agentflow-background", daemon=True)
-        self._thread.start()
-
-    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there; an interrupt of the caller cancels it."""
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RequestError(
-                "a blocking verb was called on the App's own loop, where it would wait for itself; "
-                "await the verb without _sync"
-            )
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self, last: Coroutine[Any, Any, None]) -> None:
-        """Run one more coroutine, then end the loop and its thread."""
-        try:
-            self.wait_for(last)
-        finally:
-            self.wait_for(_end_the_others())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-
-async def _end_the_others() -> None:
-    """Cancel what else runs on this loop: a thread may wait for it, and would do so for ever."""
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_asyncgens()
+    return look
 
 
 def _close_at_exit(app: "weakref.ref[App]") -> None:

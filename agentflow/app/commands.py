@@ -49,7 +49,7 @@ async def decide_wait(
         name, text = _checked_answer(definition, wait, outcome, data)
         _check_role(wait, actor)
     except (InvalidInput, NotAllowed) as error:
-        await _note(store, wait.run, "decide", by, "refused", str(error))
+        await note_refusal(store, wait.run, "decide", by, str(error))
         raise
     decision = Decision(
         wait=wait.id, outcome=name, data=text, actor=actor_to_json(actor) or "{}", comment=comment, request=request
@@ -57,7 +57,7 @@ async def decide_wait(
     reply = await store.decide(decision)
     answer = _reply_to_decision(wait.id, reply)
     if answer.status == "refused":
-        await _note(store, wait.run, "decide", by, "refused", answer.why)
+        await note_refusal(store, wait.run, "decide", by, answer.why)
     return answer
 
 
@@ -149,7 +149,7 @@ async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
         if not is_legal(status, "cancel"):
             return await _refuse(store, row, "cancel", by, f"run {row.id!r} is {status}; it cannot be cancelled"), False
         if row.session is not None or status == "cancelling":
-            command = _command(store, row.id, "cancel", by, "applied", "at the next commit")
+            command = command_row(store, row.id, "cancel", by, "applied", "at the next commit")
             known = await store.request(command, word=to_json({"cancel": by.get("reason", "")}), wake=True)
             reply = Reply("applied", f"run {row.id!r} stops at its next commit")
             return (reply if known else Reply("already", f"run {row.id!r} is being cancelled")), True
@@ -162,7 +162,7 @@ async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
 
 async def wake_run(store: Store, run: str) -> None:
     """Make a run due now that nobody drives."""
-    await store.request(_command(store, run, "look again", By(), "applied", ""), word=None, wake=True)
+    await store.request(command_row(store, run, "look again", By(), "applied", ""), word=None, wake=True)
 
 
 async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -> Reply:
@@ -209,7 +209,7 @@ def _reopened(definition: Definition, row: RunRow, store: Store) -> Standing:
 
 async def _reopen(store: Store, row: RunRow, command: str, by: By, standing: Standing) -> Reply | None:
     """Change a resting run's standing; None if it has changed meanwhile."""
-    note = _command(store, row.id, command, by, "applied", "")
+    note = command_row(store, row.id, command, by, "applied", "")
     if await store.reopen(note, standing=standing, expected_control_seq=row.control_seq):
         return Reply("applied", f"run {row.id!r} is {standing.status}")
     request = by.get("request")
@@ -225,16 +225,18 @@ async def _again(store: Store, row: RunRow) -> RunRow:
 
 
 async def _refuse(store: Store, row: RunRow, command: str, by: By, why: str) -> Reply:
-    await _note(store, row.id, command, by, "refused", why)
+    await note_refusal(store, row.id, command, by, why)
     return Reply("refused", why)
 
 
-async def _note(store: Store, run: str, command: str, by: By, status: Any, why: str) -> None:
+async def note_refusal(store: Store, run: str, command: str, by: By, why: str) -> None:
+    """Keep a refused command for the audit; its request id stays free for another try."""
     unrepeated = By(**{key: value for key, value in by.items() if key != "request"})  # type: ignore[typeddict-item]  # pyright: ignore[reportArgumentType]
-    await store.request(_command(store, run, command, unrepeated, status, why), word=None, wake=False)
+    await store.request(command_row(store, run, command, unrepeated, "refused", why), word=None, wake=False)
 
 
-def _command(store: Store, run: str, command: str, by: By, status: Any, why: str) -> CommandRow:
+def command_row(store: Store, run: str, command: str, by: By, status: Any, why: str) -> CommandRow:
+    """A command as it is kept for the audit."""
     return CommandRow(
         run=run,
         at=store.now(),

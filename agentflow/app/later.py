@@ -1,26 +1,27 @@
 """Verbs that are declared and typed, and refuse by name until they run."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from pydantic import BaseModel
 
 from agentflow.app.commands import By
 from agentflow.errors import RequestError
 from agentflow.model.context import Context
-from agentflow.model.states import State, Stream, Target
+from agentflow.model.states import State, Target
 from agentflow.model.values import Actor, Limits
-from agentflow.model.views import Reply, Revision, Snapshot
-from agentflow.model.workflow import C, T, Workflow
+from agentflow.model.views import Reply, Snapshot
+from agentflow.model.workflow import C, Workflow
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp
 
 
-def _not_yet(verb: str) -> NoReturn:
+def not_yet(verb: str) -> NoReturn:
+    """Refuse a verb that cannot run yet."""
     raise RequestError(f"app.{verb} is declared, but cannot run in this version")
 
 
@@ -34,7 +35,7 @@ class LaterVerbs:
         page: bool = True,
     ) -> "ASGIApp":
         """The HTTP API and the page, to be mounted in an existing application."""
-        _not_yet("asgi")
+        not_yet("asgi")
 
     def schedule(
         self,
@@ -49,15 +50,7 @@ class LaterVerbs:
         overlap: Literal["skip", "queue", "cancel"] = "skip",
     ) -> None:
         """Start a run at every due instant."""
-        _not_yet("schedule")
-
-    @overload
-    def stream(self, run: str, /) -> AsyncIterator[Revision]: ...
-    @overload
-    def stream(self, run: str, state: Stream[Any, Any, T], /) -> AsyncIterator[T]: ...
-    def stream(self, run: str, state: Any = None, /) -> AsyncIterator[Any]:
-        """Follow a run: its transitions, or the chunks of one of its states."""
-        _not_yet("stream")
+        not_yet("schedule")
 
     async def signal(
         self,
@@ -69,41 +62,28 @@ class LaterVerbs:
         id: str | None = None,
     ) -> Reply:
         """Send a payload, or a member with its payload, to one run or to those whose key it carries."""
-        _not_yet("signal")
+        not_yet("signal")
 
     async def ask(
         self, run: str, signal: BaseModel | Enum, data: BaseModel | None = None, /, *, timeout: timedelta | None = None
     ) -> Snapshot[Context]:
         """Signal a run and stay until it waits again or ends."""
-        _not_yet("ask")
+        not_yet("ask")
 
     async def pause(self, run: str, /, **by: Unpack[By]) -> Reply:
         """Stand still once the body at work is done; `resume` goes on."""
-        _not_yet("pause")
+        not_yet("pause")
 
     async def resume(self, run: str, /, *, limits: Limits | None = None, **by: Unpack[By]) -> Reply:
         """Go on after a pause or a block, with raised limits if given."""
-        _not_yet("resume")
-
-    async def fork(
-        self,
-        run: str,
-        revision: int,
-        /,
-        *,
-        change: Mapping[str, object] | None = None,
-        effects: Literal["held", "live"] = "held",
-        **by: Unpack[By],
-    ) -> Snapshot[Context]:
-        """Start a new run from an earlier revision, with changes."""
-        _not_yet("fork")
+        not_yet("resume")
 
     async def redrive(self, run: str, /, *, state: State[Any] | None = None, **by: Unpack[By]) -> Snapshot[Context]:
         """Start a new run where an ended one broke."""
-        _not_yet("redrive")
+        not_yet("redrive")
 
     async def skip(
         self, run: str, to: Target[Any], /, *, actor: Actor, reason: str, request: str | None = None
     ) -> Reply:
         """Put a run into another state by hand."""
-        _not_yet("skip")
+        not_yet("skip")

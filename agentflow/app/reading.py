@@ -1,7 +1,7 @@
 """From stored rows to what the verbs answer: snapshots, history, and why a run is where it is."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +10,7 @@ from agentflow.errors import IncompatibleDefinition, NotFound
 from agentflow.model.definition import Definition
 from agentflow.model.states import Place
 from agentflow.model.values import Failure
-from agentflow.model.views import Revision, Snapshot, Wait, Why
+from agentflow.model.views import Revision, Snapshot, Wait, Why, Worker
 from agentflow.runners.records import actor_of, from_json, object_of
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, AttemptRow, HistoryRow, RunRow, WaitRow
@@ -59,6 +59,22 @@ async def read_revision(store: Store, definition: Definition, row: RunRow, revis
     )
 
 
+async def read_workers(store: Store) -> Sequence[Worker]:
+    """Worker sessions that have not ended, oldest first."""
+    now = store.now()
+    return [
+        Worker(
+            id=row.id,
+            name=row.name,
+            since=row.started_at,
+            alive=row.lease_until > now,
+            lease=max(row.lease_until - now, timedelta(0)),
+            runs=tuple(row.runs),
+        )
+        for row in sorted(await store.sessions(), key=lambda row: row.started_at)
+    ]
+
+
 def place_of(definition: Definition, run: str, name: str) -> Place[Any]:
     """The place of that name. Raises `IncompatibleDefinition` if the definition at hand has none."""
     if name not in definition.states and name not in definition.ends:
@@ -99,7 +115,7 @@ def revision_of(row: HistoryRow) -> Revision:
         outcome=row.outcome,
         target=row.target,
         guards=dict(from_json(row.guards) or []),
-        reason=_reason(answer, failure),
+        reason=_reason_of_fork(answer) if row.event == "fork" else _reason(answer, failure),
         actor=actor_of(from_json(row.actor)),
         cost=None if row.cost is None else Decimal(row.cost),
         event=row.event.partition(":")[0],
@@ -114,6 +130,14 @@ def revision_of(row: HistoryRow) -> Revision:
         prompt=row.prompt,
         code=row.code,
     )
+
+
+def _reason_of_fork(answer: Mapping[str, Any] | None) -> str:
+    """Whose fork a run is, what was changed, and why."""
+    told = answer or {}
+    changed = f", changed {', '.join(told['changed'])}" if told.get("changed") else ""
+    reason = f": {told['reason']}" if told.get("reason") else ""
+    return f"fork of {told.get('run')}@{told.get('revision')}{changed}{reason}"
 
 
 def _reason(answer: Mapping[str, Any] | None, failure: Failure | None) -> str:
@@ -132,9 +156,10 @@ async def read_why(store: Store, row: RunRow) -> Why:
     if standing.status in TERMINAL:
         return Why(await _why_over(store, row), None)
     if standing.blocked is not None:
-        return Why(
-            f"blocked in {standing.state}: {standing.blocked}; looked at again {_when(standing.due_at)}", "timer"
-        )
+        told = f"blocked in {standing.state}: {standing.blocked}"
+        if standing.due_at is None:
+            return Why(f"{told}. Nothing wakes it but a command", None)
+        return Why(f"{told}; looked at again {_when(standing.due_at)}", "timer")
     if standing.status == "waiting":
         waits = await store.waits(run=row.id, status="open")
         return Why(_why_waiting(standing.state, waits), "wait")

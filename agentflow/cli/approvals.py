@@ -7,9 +7,9 @@ import click
 from pydantic import BaseModel, ValidationError
 
 from agentflow.cli.commands import common
+from agentflow.cli.driving import drive_on, one_wait, tell
 from agentflow.cli.loading import Options, load_app
 from agentflow.cli.output import age, instant, say_json, say_table
-from agentflow.cli.runs import drive_on, one_wait, tell
 from agentflow.cli.showing import show_wait, wait_object
 from agentflow.cli.typed import json_object, named_values
 from agentflow.errors import InvalidInput

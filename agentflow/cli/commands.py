@@ -19,6 +19,9 @@ LAZY = {
     "run": "agentflow.cli.running",
     "runs": "agentflow.cli.runs",
     "approvals": "agentflow.cli.approvals",
+    "effects": "agentflow.cli.effects",
+    "worker": "agentflow.cli.worker",
+    "workers": "agentflow.cli.workers",
     "doctor": "agentflow.cli.doctor",
     "new": "agentflow.cli.new",
     "demo": "agentflow.cli.demo",
@@ -29,6 +32,9 @@ HELP = {
     "run": "Start a run and follow it, or a whole batch.",
     "runs": "Look at runs and command them.",
     "approvals": "See what waits for a person, and decide it.",
+    "effects": "See what acted on the world, and settle what is unclear.",
+    "worker": "Drive everything that is due, until told to stop.",
+    "workers": "See the processes that drive runs.",
     "doctor": "Say what is missing on this machine.",
     "new": "Write a small project to begin with.",
     "demo": "Run the shipped workflows offline, with a scripted model.",
@@ -83,7 +89,7 @@ def with_errors(command: Callable[[], Any], options: Options) -> None:
     """Run a command; end with the exit code of what it returns or raises."""
     try:
         done = command()
-    except click.ClickException:
+    except (click.ClickException, BrokenPipeError):  # click knows what to do where nobody reads on
         raise
     except KeyboardInterrupt:
         click.echo("agentflow: interrupted; runs stay where they are", err=True)

@@ -35,6 +35,7 @@ class ExitCode(IntEnum):
     TIMED_OUT = 8
     NO_DATABASE = 9
     NOT_ALLOWED = 10
+    DIFFERS = 11
     INTERRUPTED = 130
 
 

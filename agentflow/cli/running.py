@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from agentflow.app.app import App
 from agentflow.cli.commands import common
+from agentflow.cli.driving import drive_on
 from agentflow.cli.exits import ExitCode
 from agentflow.cli.loading import Options, find_workflow, load_app
 from agentflow.cli.output import note, say, say_json, say_table
-from agentflow.cli.runs import drive_on
 from agentflow.cli.showing import run_object, standing
 from agentflow.cli.typed import json_object, named_values
 from agentflow.errors import InvalidInput

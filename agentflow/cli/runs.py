@@ -4,15 +4,12 @@ from typing import Any
 
 import click
 
-from agentflow.app.app import App
 from agentflow.cli.commands import common
-from agentflow.cli.exits import ExitCode
+from agentflow.cli.driving import by_of, drive_on, named_revision, tell
 from agentflow.cli.loading import Options, load_app
-from agentflow.cli.output import age, note, say, say_json, say_table
+from agentflow.cli.output import age, say, say_json, say_table
+from agentflow.cli.past import diff, export, fork, replay, watch
 from agentflow.cli.showing import run_object, show_run
-from agentflow.errors import InvalidInput, NotFound
-from agentflow.model.values import Actor
-from agentflow.model.views import Reply
 from agentflow.store.rows import RunFilter
 
 STATUSES = ["queued", "running", "waiting", "cancelling", "compensating", "completed", "failed", "cancelled"]
@@ -81,25 +78,13 @@ def show(options: Options, run: str) -> None:
     Example: agentflow runs show ticket-7@2
     """
     app = load_app(options)
-    name, revision = _split(app, run)
-    snapshot = app.get_sync(name, revision=int(revision) if revision else None)
-    history = [line for line in app.history_sync(name) if not revision or line.number <= int(revision)]
+    name, revision = named_revision(app, run)
+    snapshot = app.get_sync(name, revision=revision)
+    history = [line for line in app.history_sync(name) if revision is None or line.number <= revision]
     if options.json:
         say_json({**run_object(snapshot), "history": history})
     else:
         show_run(snapshot, history)
-
-
-def _split(app: App, run: str) -> tuple[str, str]:
-    """The run and the revision that were typed; an id may hold an @ of its own."""
-    name, mark, revision = run.rpartition("@")
-    if not mark or not revision.isdigit():
-        return run, ""
-    try:
-        app.get_sync(run)
-    except NotFound:
-        return name, revision
-    return run, ""
 
 
 @runs.command()
@@ -132,7 +117,7 @@ def retry(options: Options, run: str, user: Any, reason: str, request: Any, no_d
     app = load_app(options)
     if no_drive:
         app.leave_to_workers()
-    reply = app.retry_sync(run, **_by(user, reason, request))
+    reply = app.retry_sync(run, **by_of(user, reason, request))
     code = tell(options, run, reply)
     if reply.status == "refused" or no_drive:
         return code
@@ -150,54 +135,8 @@ def cancel(options: Options, run: str, user: Any, reason: str, request: Any) -> 
 
     Example: agentflow runs cancel ticket-7 --reason "the customer withdrew"
     """
-    return tell(options, run, load_app(options).cancel_sync(run, **_by(user, reason, request)))
+    return tell(options, run, load_app(options).cancel_sync(run, **by_of(user, reason, request)))
 
 
-def _by(user: str | None, reason: str, request: str | None) -> Any:
-    by: dict[str, Any] = {"reason": reason}
-    if user is not None:
-        by["actor"] = Actor(user, source="cli")
-    if request is not None:
-        by["request"] = request
-    return by
-
-
-def tell(options: Options, subject: str, reply: Reply) -> int:
-    """What became of a command, and its exit code."""
-    if options.json:
-        say_json({"subject": subject, "status": reply.status, "why": reply.why})
-    elif reply.status == "refused":
-        note(f"agentflow: refused: {reply.why}")
-    else:
-        note(f"{reply.status}: {reply.why}")
-    return ExitCode.CONFLICT if reply.status == "refused" else ExitCode.OK
-
-
-def drive_on(options: Options, app: Any, run: str, *, seconds: float | None = None) -> int:
-    """Drive a run until it ends or waits, and say where it stands."""
-    from datetime import timedelta  # noqa: PLC0415
-
-    from agentflow.cli.showing import standing  # noqa: PLC0415
-
-    snapshot = app.follow_sync(run, timeout=None if seconds is None else timedelta(seconds=seconds))
-    if options.json:
-        say_json(run_object(snapshot))
-    else:
-        say(standing(snapshot))
-    return exit_of(snapshot.status)
-
-
-def exit_of(status: str) -> int:
-    """The exit code for the status in which a run was left."""
-    if status in {"failed", "cancelled"}:
-        return ExitCode.RUN_FAILED
-    return ExitCode.WAITS if status == "waiting" else ExitCode.OK
-
-
-def one_wait(app: Any, target: str) -> Any:
-    """The wait of that id, or the only one of that run. Raises `InvalidInput` if it has several."""
-    waits = app.waits_sync(target)
-    if len(waits) > 1:
-        ids = ", ".join(wait.id for wait in waits)
-        raise InvalidInput(f"run {target!r} has several open waits; name one: {ids}")
-    return waits[0]
+for command in (watch, export, fork, diff, replay):
+    runs.add_command(command)

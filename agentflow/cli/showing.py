@@ -47,6 +47,8 @@ def standing(run: Snapshot[Any]) -> str:
         return f"{run.id} {run.status}: ended at {run.end.name}"
     if run.status == "failed" and run.failure is not None:
         return f"{run.id} failed in {run.state.name}: {run.failure.kind}: {run.failure.message}"
+    if run.blocked is not None:
+        return f"{run.id} is blocked in {run.state.name}: {run.blocked}"
     if run.waits:
         return f"{run.id} waits in {run.state.name} for {' or '.join(run.waits[0].outcomes)}"
     return f"{run.id} is {run.status} in {run.state.name}"
@@ -79,6 +81,16 @@ def show_history(history: Sequence[Revision]) -> None:
             for line in history
         ],
     )
+
+
+def told(line: Revision) -> str:
+    """One transition in a line of its own: from where, on what, to where, past which guards, who and why."""
+    event = line.outcome or ("" if line.event in {"done", "start", "fork"} else line.event)
+    way = " ".join(part for part in (line.source, event, "->", line.target) if part)
+    guards = ", ".join(f"{'' if result else 'not '}{name}" for name, result in line.guards.items())
+    who = _who(line)
+    parts = (f"({guards})" if guards else "", f"by {who}" if who else "", _short(line.reason))
+    return "  ".join((way, *(part for part in parts if part)))
 
 
 def _who(line: Revision) -> str:

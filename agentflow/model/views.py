@@ -1,8 +1,8 @@
-"""What the verbs answer: a run after a transition, a line of its history, an open question, a reply."""
+"""What the verbs answer: a run after a transition, a line of its history, an open question, an effect, a reply."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Generic, Literal, TypeAlias
 
@@ -12,7 +12,10 @@ from agentflow.model.context import Context
 from agentflow.model.states import End, Place
 from agentflow.model.values import Actor, Failure
 
-__all__ = ["Reply", "Revision", "Snapshot", "Status", "Wait", "Why"]
+__all__ = [
+    "Compared", "Effect", "FieldDifference", "Judged", "Replayed", "Reply", "Revision", "Snapshot", "Spent", "Status",
+    "Wait", "Why", "Worker",
+]  # fmt: skip
 
 C = TypeVar("C", bound=Context)
 
@@ -70,7 +73,7 @@ class Revision:
     actor: Actor | None
     cost: Decimal | None
     event: str = ""
-    """`start`, `done`, `on`, `failed` or `expired`."""
+    """`start`, `fork`, `done`, `on`, `failed` or `expired`."""
     visit: int = 1
     attempt: int = 1
     duration: float | None = None
@@ -102,3 +105,111 @@ class Reply:
 
     status: Literal["applied", "already", "refused"]
     why: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A side effect as the ledger has it: how far it got, and what it gave."""
+
+    key: str
+    run: str
+    state: str
+    visit: int
+    name: str
+    item: str | None
+    status: Literal["claimed", "done", "not_happened", "unclear"]
+    at_work: bool
+    """Whether the claim that began it still stands: its worker may be in the middle of it."""
+    result: Any
+    """JSON values; None also where no result was recorded."""
+    error: str | None
+    once_per: str | None
+    begun: datetime
+    settled: datetime | None
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker session: a process that drives runs."""
+
+    id: str
+    name: str
+    since: datetime
+    alive: bool
+    """Whether its lease still runs. One that lost it keeps nothing: others take its runs over."""
+    lease: timedelta
+    """What is left of its lease, zero if it was lost."""
+    runs: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A recorded transition, and what the code at hand makes of the same answer."""
+
+    then: Revision
+    target: str | None
+    """Where it leads now, None if nowhere."""
+    guards: Mapping[str, bool]
+    """The guards that were evaluated now, in order."""
+    why: str
+    """Why it leads elsewhere or nowhere, in words."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the code at hand makes of a recorded run."""
+
+    run: str
+    version: int
+    """Of the workflow that judged."""
+    same: bool
+    """Whether every recorded transition leads where it led then."""
+    checked: int
+    """How many do, from the first on."""
+    difference: Judged | None
+    """The first that does not."""
+    guards: Sequence[Judged]
+    """Transitions that lead to the same place, but past guards that answer otherwise."""
+    gone: Sequence[str]
+    """States, ends and members that the run knew and the workflow no longer has."""
+    changed: Sequence[str]
+    """States whose code is another than the one that was recorded."""
+
+
+@dataclass(frozen=True)
+class FieldDifference:
+    """A field that differs between two contexts; each side is JSON text, None where it is missing."""
+
+    path: str
+    one: str | None
+    other: str | None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a path has used, as far as its transitions tell: attempts that failed are not in it."""
+
+    transitions: int
+    model_calls: int
+    tokens: int
+    cost: Decimal
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two runs side by side, each from its very start: a fork begins with what its origin did before it."""
+
+    one: str
+    other: str
+    shared: int
+    """How many transitions their paths share, from the first on."""
+    parts: tuple[Revision | None, Revision | None]
+    """The first transition of each that differs, None for a path that is over by then."""
+    fields: Sequence[FieldDifference]
+    """Fields of the two contexts that differ."""
+    spent: tuple[Spent, Spent]
+
+    @property
+    def equal(self) -> bool:
+        """Whether path and context are the same."""
+        return self.parts == (None, None) and not self.fields

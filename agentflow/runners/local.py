@@ -39,6 +39,7 @@ TROUBLE = 1.0  # how long to wait before a store in trouble is tried again, in s
 class Settings:
     """How a runner works."""
 
+    name: str | None = None  # of its session, as workers are listed; by default host and process
     everything: bool = False
     concurrency: int = 100
     drain: timedelta = timedelta(seconds=30)
@@ -107,6 +108,11 @@ class LocalRunner:
     _watchdog: "Watchdog | None" = None
 
     # --- what the App calls ------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> str | None:
+        """The worker session that it holds, None before it started."""
+        return self._session
 
     async def start(self) -> None:
         """Open a session and begin to look for due runs. Repeating it is harmless."""
@@ -250,7 +256,7 @@ class LocalRunner:
             event.set()
 
     async def _begin_session(self) -> None:
-        self._session = await self.store.open_session(f"{socket.gethostname()}:{os.getpid()}")
+        self._session = await self.store.open_session(self.settings.name or f"{socket.gethostname()}:{os.getpid()}")
         self._lost = False
         make_heart = self.settings.make_heart or Heart
         self._heart = make_heart(self.store, self._session, self.settings.heartbeat, self._lose_everything)
