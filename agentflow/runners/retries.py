@@ -6,6 +6,7 @@ table: `RETRIED_STATUS` for HTTP, `Retryable`, timeouts and connection errors fo
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from socket import gaierror
 from typing import Any
 
 from agentflow.engine.events import GiveUp, RetryAt
@@ -35,7 +36,7 @@ def is_worth_retrying(retry: Retry, error: BaseException) -> bool:
         return isinstance(error, tuple(retry.on))
     if isinstance(error, Business):
         return False
-    if isinstance(error, Retryable | TimeoutError | ConnectionError):
+    if isinstance(error, Retryable | TimeoutError | ConnectionError | gaierror):
         return True
     status = status_code(error)
     if status is not None:
