@@ -142,6 +142,8 @@ def told_decision(row: WaitRow) -> str:
 
 async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
     """Cancel a run; also whether a worker holds it, which then carries the cancel out."""
+    if (repeated := await _repeated(store, row.id, by)) is not None:
+        return repeated, row.session is not None
     while True:
         status = row.standing.status
         if status == "cancelled":
@@ -170,6 +172,8 @@ async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -
 
     Raises `IncompatibleDefinition` if the definition at hand has no such state.
     """
+    if (repeated := await _repeated(store, row.id, by)) is not None:
+        return repeated
     while True:
         standing = row.standing
         if standing.status != "failed" or standing.end is not None:
@@ -212,8 +216,13 @@ async def _reopen(store: Store, row: RunRow, command: str, by: By, standing: Sta
     note = command_row(store, row.id, command, by, "applied", "")
     if await store.reopen(note, standing=standing, expected_control_seq=row.control_seq):
         return Reply("applied", f"run {row.id!r} is {standing.status}")
+    return await _repeated(store, row.id, by)
+
+
+async def _repeated(store: Store, run: str, by: By) -> Reply | None:
+    """The reply to a request that was carried out before, whatever has become of the run since."""
     request = by.get("request")
-    if request is not None and any(past.request == request for past in await store.commands(row.id)):
+    if request is not None and any(past.request == request for past in await store.commands(run)):
         return Reply("already", f"request {request!r} was carried out before")
     return None
 
