@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -70,8 +70,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         models: Mapping[str, Model] | None = None,
     ) -> None:
         self._definitions = definitions_of(workflows)
-        self._clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-        self._store: Store = open_store(store, clock=self._time) if isinstance(store, str) else store
+        self._store: Store = open_store(store) if isinstance(store, str) else store
         self._factories = match_services(list(self._definitions.values()), services)
         self._models = dict(models or {})
         check_models(self._definitions.values(), self._models)
@@ -90,7 +89,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
 
     def use_store(self, url: str) -> None:
         """Keep runs in another store; before the first verb alone."""
-        self._store = open_store(url, clock=self._time)
+        self._store = open_store(url)
 
     def answer_with(self, client: "ModelClient") -> None:
         """Let this client answer for every model; before the first verb alone."""
@@ -200,15 +199,12 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
             background = self._background
         return background.wait_for(work)
 
-    def _time(self) -> datetime:
-        return self._clock()
-
     # --- for tests with a stopped clock (agentflow.testing.Clock) -----------------------------------------------
 
     def stop_clock(self, now: Callable[[], datetime]) -> datetime:
         """Let the store ask `now` for the time, and no wait be slept; return the instant at which it stands."""
-        stands_at = self._clock()
-        self._clock = now
+        stands_at = self._store.now()
+        self._store.use_clock(now)
         self._settings.short_wait = timedelta(0)
         return stands_at
 

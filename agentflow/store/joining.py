@@ -62,3 +62,22 @@ class _Guest:
 
     def close(self) -> None:
         """It goes on."""
+
+
+async def execute_on_postgres(raw: Any, statements: Sequence[Joined]) -> None:
+    """Run them in the transaction that is open on asyncpg's connection. Raises `StatementRefused`."""
+    from asyncpg import InterfaceError, PostgresError  # noqa: PLC0415  who stays with SQLite does not have it
+
+    from agentflow.store.prepared import postgres_dialect  # noqa: PLC0415
+
+    dialect = postgres_dialect()
+    for number, one in enumerate(statements):
+        statement: Any = one.statement
+        compiled = statement.compile(dialect=dialect, column_keys=list(one.parameters or ()) or None)
+        given = compiled.construct_params(dict(one.parameters or {}))
+        types = compiled._bind_processors
+        values = [types[name](given[name]) if name in types else given[name] for name in compiled.positiontup or ()]
+        try:
+            await raw.execute(str(compiled), *values)
+        except (PostgresError, InterfaceError, OverflowError) as error:
+            raise StatementRefused(number, str(error)) from error

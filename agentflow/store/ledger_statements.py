@@ -1,13 +1,13 @@
 """The statements of the ledger of effects, and of values that are stored once; see `statements`."""
 
 from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import ColumnElement, Update, and_, case, exists, or_, select, update
 from sqlalchemy.sql.base import Executable
 
 from agentflow.store.mapping import names_of
-from agentflow.store.prepared import Statement, given
+from agentflow.store.prepared import NOW, Statement, given, given_for, insert
 from agentflow.store.rows import EffectRow
 from agentflow.store.statements import NULL, ONE, word
 from agentflow.store.tables import effects, kept_values, runs
@@ -63,7 +63,11 @@ def effect_once_per() -> Executable:
 @Statement
 def settle_effect() -> Executable:
     """Where the run is still the caller's, and the effect still in the hands of the claim that began it."""
-    is_own = exists(ONE).where(runs.c.id == given("run"), runs.c.token == given("token"))
+    return settled_effect(exists(ONE).where(runs.c.id == given("run"), runs.c.token == given("token")))
+
+
+def settled_effect(is_own: ColumnElement[bool]) -> Update:
+    """The effect as it is settled by a caller of whom `is_own` says whether the run is still its own."""
     return (
         update(effects)
         .where(
@@ -77,17 +81,17 @@ def settle_effect() -> Executable:
         )
         .values(
             status=given("status"),
-            result=_first_if_settled(effects.c.result, "result"),
-            error=_first_if_settled(effects.c.error, "error"),
-            settled_at=_first_if_settled(effects.c.settled_at, "now"),
+            result=_first_if_settled(effects.c.result, given_for(effects.c.result)),
+            error=_first_if_settled(effects.c.error, given_for(effects.c.error)),
+            settled_at=_first_if_settled(effects.c.settled_at, NOW),
         )
     )
 
 
-def _first_if_settled(column: ColumnElement[object], name: str) -> ColumnElement[object]:
+def _first_if_settled(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[Any]:
     """What is done stays done: a repetition changes nothing."""
     is_final = effects.c.status.in_([word("done"), word("not_happened")])
-    return case((is_final, column), else_=given(name))
+    return case((is_final, column), else_=value)
 
 
 @Statement
@@ -96,7 +100,7 @@ def settle_effect_by_commit() -> Executable:
     return (
         update(effects)
         .where(effects.c.key == given("key"), effects.c.token == given("token"), effects.c.status == word("claimed"))
-        .values(status=word("done"), settled_at=given("now"))
+        .values(status=word("done"), settled_at=NOW)
     )
 
 
@@ -108,7 +112,7 @@ def resolve_effect() -> Executable:
     return (
         update(effects)
         .where(effects.c.key == given("key"), effects.c.run == given("run"), is_open)
-        .values(status=given("status"), result=given("result"), settled_at=given("now"))
+        .values(status=given("status"), result=given("result"), settled_at=NOW)
     )
 
 
@@ -125,11 +129,7 @@ def list_effects(filters: frozenset[str]) -> Statement:
 
 @Statement
 def keep_value() -> Executable:
-    return (
-        insert(kept_values)
-        .values(digest=given("digest"), content=given("content"))
-        .on_conflict_do_nothing(index_elements=["digest"])
-    )
+    return insert(kept_values, unless_there=True).values(digest=given("digest"), content=given("content"))
 
 
 @Statement

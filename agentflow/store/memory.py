@@ -91,6 +91,10 @@ class MemoryStore:
         """The injected clock, or that of the machine."""
         return in_utc(self._clock())
 
+    def use_clock(self, clock: Callable[[], datetime]) -> None:
+        """Let this clock rule instead."""
+        self._clock = clock
+
     async def open(self) -> None:
         """Nothing to connect to."""
 

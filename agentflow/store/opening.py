@@ -7,7 +7,7 @@ from pathlib import Path
 from agentflow.errors import ConfigurationError
 from agentflow.store.protocol import Store
 
-FORMS = "sqlite:///relative.db, sqlite:////absolute.db or memory:"
+FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database or memory:"
 
 
 def open_store(url: str, *, clock: Callable[[], datetime] | None = None) -> Store:
@@ -21,8 +21,16 @@ def open_store(url: str, *, clock: Callable[[], datetime] | None = None) -> Stor
         from agentflow.store.sqlite import SqliteStore  # noqa: PLC0415  it loads SQLAlchemy
 
         return SqliteStore(path, clock=clock)
-    if url.startswith(("postgres:", "postgresql:", "postgresql+")):
-        raise ConfigurationError(f"PostgreSQL is not supported yet; a store is {FORMS}")
+    if url.startswith(("postgres:", "postgresql:", "postgresql+asyncpg:")):
+        try:
+            from agentflow.store.postgres import PostgresStore  # noqa: PLC0415  it loads SQLAlchemy and asyncpg
+        except ModuleNotFoundError as error:
+            if error.name != "asyncpg":
+                raise
+            raise ConfigurationError(
+                'a store in PostgreSQL needs asyncpg: pip install "agentflow-engine[postgres]"'
+            ) from None
+        return PostgresStore(url, clock=clock)
     raise ConfigurationError(f"{url!r} is no store; a store is {FORMS}")
 
 

@@ -4,7 +4,7 @@ A method returns once its work is durable. A method that cannot do its work rais
 nothing. The store owns the clock: due times, leases and expiries are compared with its `now()`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -39,6 +39,10 @@ class Store(Protocol):
 
     def now(self) -> datetime:
         """The store's clock, aware UTC."""
+        ...
+
+    def use_clock(self, clock: Callable[[], datetime]) -> None:
+        """Let this clock rule instead: for tests that stop the time."""
         ...
 
     async def open(self) -> None:

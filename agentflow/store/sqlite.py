@@ -118,6 +118,10 @@ class SqliteStore:
         """The injected clock, or that of the machine."""
         return in_utc(self._clock())
 
+    def use_clock(self, clock: Callable[[], datetime]) -> None:
+        """Let this clock rule instead."""
+        self._clock = clock
+
     async def open(self) -> None:
         """Connect, create the tables of a fresh file, check the schema of another. Repeating it is harmless."""
         with self._opening:

@@ -3,18 +3,32 @@
 Words are written into the text, not passed as parameters: only so may the database use a partial index.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, case, exists, func, literal_column, or_, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    Table,
+    and_,
+    case,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy import tuple_ as pair
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.sql.base import Executable
 
 from agentflow.store.mapping import RUN_NAMES, STANDING_NAMES, names_of
-from agentflow.store.prepared import Statement, given
+from agentflow.store.prepared import NOW, Statement, given, given_for, insert
 from agentflow.store.rows import TERMINAL, AttemptRow, CommandRow, HistoryRow, SessionRow, WaitRow
 from agentflow.store.tables import (
+    Number,
     attempts,
     commands,
     history,
@@ -37,8 +51,9 @@ def word(text: str) -> ColumnElement[str]:
 
 is_terminal = runs.c.status.in_([word(status) for status in sorted(TERMINAL)])
 is_unclaimed = runs.c.session.is_(None)
+is_settled = waits.c.status.in_([word("decided"), word("expired")])
 is_running = sessions.c.stopped_at.is_(None)
-is_live = and_(is_running, sessions.c.lease_until > given("now"))
+is_live = and_(is_running, sessions.c.lease_until > NOW)
 
 RUN = [runs.c[name] for name in RUN_NAMES]
 HISTORY = [history.c[name] for name in names_of(HistoryRow)]
@@ -50,7 +65,12 @@ SESSION = [sessions.c[name] for name in names_of(SessionRow)]
 
 def _fill(table: Table) -> Executable:
     """A row of a table, each column given."""
-    return insert(table).values({c.name: given(c.name) for c in table.c if c.name != "seq"})
+    return insert(table).values({column.name: given_for(column) for column in columns_to_fill(table)})
+
+
+def columns_to_fill(table: Table) -> Sequence[Column[Any]]:
+    """All but the row number, which the database gives."""
+    return [column for column in table.c if column.name != "seq"]
 
 
 # --- meta --------------------------------------------------------------------------------------------------------
@@ -77,11 +97,7 @@ def renew_lease() -> Executable:
 
 @Statement
 def stop_session() -> Executable:
-    return (
-        update(sessions)
-        .where(sessions.c.id == given("id"), sessions.c.stopped_at.is_(None))
-        .values(stopped_at=given("now"))
-    )
+    return update(sessions).where(sessions.c.id == given("id"), sessions.c.stopped_at.is_(None)).values(stopped_at=NOW)
 
 
 @lru_cache
@@ -125,9 +141,7 @@ def sessions_with_runs() -> Executable:
 @Statement
 def create_run() -> Executable:
     values = {column.name: given(column.name) for column in RUN}
-    return (
-        insert(runs).values(values | {"priority": ZERO}).on_conflict_do_nothing(index_elements=["id"]).returning(*RUN)
-    )
+    return insert(runs, unless_there=True).values(values | {"priority": ZERO}).returning(*RUN)
 
 
 @lru_cache
@@ -135,35 +149,41 @@ def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
     """Give due runs to a session, the most urgent first; nothing to one that was ended, by itself or as dead."""
 
     def build() -> Executable:
-        wanted = select(runs.c.seq).where(
-            is_unclaimed, runs.c.due_at <= given("now"), runs.c.paused == ZERO, ~is_terminal
-        )
+        wanted = claimable()
         if listed_only:
             wanted = wanted.where(runs.c.id.in_(select(func.json_each(given("runs")).table_valued("value").c.value)))
         if known_only:
             wanted = wanted.where(_is_known())
-        wanted = wanted.order_by(*_urgency()).limit(given("limit"))
         return (
             update(runs)
             .where(runs.c.seq.in_(wanted), exists(ONE).where(sessions.c.id == given("session"), is_running))
-            .values(
-                session=given("session"),
-                token=given("token").concat(runs.c.seq),  # fresh for each claim, and another for each run
-                status=case(
-                    (runs.c.status.in_([word("queued"), word("waiting")]), word("running")), else_=runs.c.status
-                ),
-                claims_without_progress=runs.c.claims_without_progress + ONE,
-                control_seq=runs.c.control_seq + ONE,  # a command that was thought of before the claim thinks again
-                updated_at=given("now"),
-            )
+            .values(taken() | {"token": given("token").concat(runs.c.seq)})
             .returning(*RUN, runs.c.priority, runs.c.seq)
         )
 
     return Statement(build)
 
 
-def _urgency() -> tuple[ColumnElement[int], ...]:
-    return runs.c.priority.desc(), runs.c.due_at.asc(), runs.c.seq.asc()
+def claimable() -> Select[Any]:
+    """Rows that a worker may take now, the most urgent first."""
+    return (
+        select(runs.c.seq)
+        .where(is_unclaimed, runs.c.due_at <= NOW, runs.c.paused == ZERO, ~is_terminal)
+        .order_by(runs.c.priority.desc(), runs.c.due_at.asc(), runs.c.seq.asc())
+        .limit(given("limit"))
+    )
+
+
+def taken() -> dict[str, ColumnElement[Any]]:
+    """What a claim changes, beside the token: that is fresh for each claim, and another for each run."""
+    is_at_rest = runs.c.status.in_([word("queued"), word("waiting")])
+    return {
+        "session": given_for(runs.c.session),
+        "status": case((is_at_rest, word("running")), else_=runs.c.status),
+        "claims_without_progress": runs.c.claims_without_progress + ONE,
+        "control_seq": runs.c.control_seq + ONE,  # a command that was thought of before the claim thinks again
+        "updated_at": NOW,
+    }
 
 
 def _is_known() -> ColumnElement[bool]:
@@ -176,7 +196,7 @@ def _queued_again() -> ColumnElement[str]:
     return case((runs.c.status == word("running"), word("queued")), else_=runs.c.status)
 
 
-def _own() -> ColumnElement[bool]:
+def is_own() -> ColumnElement[bool]:
     """The comparison that a worker's commit must win."""
     return and_(
         runs.c.id == given("id"),
@@ -189,43 +209,59 @@ def _own() -> ColumnElement[bool]:
 @Statement
 def advance_run() -> Executable:
     """Compare and set: move a claimed run on, and keep it."""
-    values = {name: given(name) for name in STANDING_NAMES} | _after_commit()
-    return update(runs).where(_own()).values(values | {"claims_without_progress": ONE})
+    return update(runs).where(is_own()).values(moved_on())
+
+
+def moved_on() -> Mapping[str, ColumnElement[Any]]:
+    """What a commit changes that keeps its claim."""
+    return _standing() | _after_commit() | {"claims_without_progress": ONE}
+
+
+def _standing() -> dict[str, ColumnElement[Any]]:
+    return {name: given_for(runs.c[name]) for name in STANDING_NAMES}
 
 
 @Statement
 def advance_and_release_run() -> Executable:
     """Compare and set: move a claimed run on and let go of it; due at once if a wait of it was settled meanwhile."""
-    settled = exists(ONE).where(
+    return update(runs).where(is_own()).values(moved_on_and_freed(exists(ONE).where(is_of_standing(), is_settled)))
+
+
+def is_of_standing() -> ColumnElement[bool]:
+    """A wait of the standing that is being committed."""
+    return and_(
         waits.c.run == given("id"),
-        waits.c.state == given("state"),
-        waits.c.visit == given("visit"),
-        waits.c.status.in_([word("decided"), word("expired")]),
+        waits.c.state == given_for(runs.c.state),
+        waits.c.visit == given_for(runs.c.visit),
     )
-    is_at_rest = or_(given("ended_at").is_not(None), given("blocked").is_not(None))
+
+
+def moved_on_and_freed(settled: ColumnElement[bool]) -> Mapping[str, ColumnElement[Any]]:
+    """What a commit changes that gives its claim back; `settled` says whether a wait of it was settled meanwhile."""
+    is_at_rest = or_(given_for(runs.c.ended_at).is_not(None), given_for(runs.c.blocked).is_not(None))
     wakes = and_(~is_at_rest, settled)
-    free = {
+    free: dict[str, ColumnElement[Any]] = {
         "session": NULL,
         "token": NULL,
         "claims_without_progress": ZERO,
-        "due_at": case((wakes, given("now")), else_=given("due_at")),
+        "due_at": case((wakes, NOW), else_=given_for(runs.c.due_at)),
     }
-    return update(runs).where(_own()).values({name: given(name) for name in STANDING_NAMES} | _after_commit() | free)
+    return _standing() | _after_commit() | free
 
 
 def _after_commit() -> dict[str, ColumnElement[Any]]:
     return {
-        "revision": given("revision"),
-        "request": case((given("clear_request") == ONE, NULL), else_=runs.c.request),
+        "revision": given_for(runs.c.revision),
+        "request": case((given("clear_request", Number) == ONE, NULL), else_=runs.c.request),
         "paused": _paused(),
-        "updated_at": given("now"),
-        "ended_at": given("ended_at"),
+        "updated_at": NOW,
+        "ended_at": given_for(runs.c.ended_at),
     }
 
 
 def _paused() -> ColumnElement[object]:
     """A run that has ended is no longer paused."""
-    return case((given("ended_at").is_(None), runs.c.paused), else_=ZERO)
+    return case((given_for(runs.c.ended_at).is_(None), runs.c.paused), else_=ZERO)
 
 
 @Statement
@@ -243,8 +279,8 @@ def _unclaimed_and_due() -> dict[str, Any]:
         "session": NULL,
         "token": NULL,
         "status": _queued_again(),
-        "due_at": case((is_terminal, runs.c.due_at), else_=given("now")),
-        "updated_at": given("now"),
+        "due_at": case((is_terminal, runs.c.due_at), else_=NOW),
+        "updated_at": NOW,
     }
 
 
@@ -260,13 +296,13 @@ def reopen_run() -> Executable:
         update(runs)
         .where(runs.c.id == given("id"), runs.c.control_seq == given("expected_control_seq"), is_unclaimed)
         .values(
-            {name: given(name) for name in STANDING_NAMES}
+            _standing()
             | {
                 "control_seq": runs.c.control_seq + ONE,
                 "claims_without_progress": ZERO,
                 "paused": _paused(),
-                "updated_at": given("now"),
-                "ended_at": given("ended_at"),
+                "updated_at": NOW,
+                "ended_at": given_for(runs.c.ended_at),
             }
         )
     )
@@ -278,7 +314,7 @@ def ask_of_run() -> Executable:
     return (
         update(runs)
         .where(runs.c.id == given("id"))
-        .values(request=given("word"), control_seq=runs.c.control_seq + ONE, updated_at=given("now"))
+        .values(request=given("word"), control_seq=runs.c.control_seq + ONE, updated_at=NOW)
     )
 
 
@@ -299,9 +335,9 @@ def wake_run() -> Executable:
             runs.c.id == given("id"),
             is_unclaimed,
             ~is_terminal,
-            or_(runs.c.due_at.is_(None), runs.c.due_at > given("now")),
+            or_(runs.c.due_at.is_(None), runs.c.due_at > NOW),
         )
-        .values(due_at=given("now"), updated_at=given("now"))
+        .values(due_at=NOW, updated_at=NOW)
     )
 
 
@@ -405,10 +441,8 @@ def count_segments() -> Executable:
 @Statement
 def add_segment() -> Executable:
     """Segments are written in order; whoever comes second writes nothing."""
-    return (
-        insert(segments)
-        .values(run=given("run"), number=given("number"), difference=given("difference"))
-        .on_conflict_do_nothing(index_elements=["run", "number"])
+    return insert(segments, unless_there=True).values(
+        run=given("run"), number=given("number"), difference=given("difference")
     )
 
 
@@ -428,11 +462,7 @@ def attempts_of_run() -> Executable:
 @Statement
 def record_command() -> Executable:
     """Nothing is written if the run knows a command of that request id."""
-    return (
-        insert(commands)
-        .values({column.name: given(column.name) for column in COMMAND})
-        .on_conflict_do_nothing(index_elements=["run", "request"], index_where=commands.c.request.is_not(None))
-    )
+    return insert(commands, unless_there=True).values({column.name: given(column.name) for column in COMMAND})
 
 
 @Statement
@@ -458,7 +488,7 @@ def close_wait() -> Executable:
     return (
         update(waits)
         .where(waits.c.id == given("id"), waits.c.run == given("run"), waits.c.status == word("open"))
-        .values(status=word("closed"), closed_at=given("now"))
+        .values(status=word("closed"), closed_at=NOW)
     )
 
 
@@ -467,19 +497,19 @@ def close_waits_of_run() -> Executable:
     return (
         update(waits)
         .where(waits.c.run == given("run"), waits.c.status == word("open"))
-        .values(status=word("closed"), closed_at=given("now"))
+        .values(status=word("closed"), closed_at=NOW)
     )
 
 
 @Statement
 def decide_wait() -> Executable:
     """The one statement that settles who answered: where it is open and not yet due."""
-    in_time = or_(waits.c.due_at.is_(None), waits.c.due_at > given("now"))
+    in_time = or_(waits.c.due_at.is_(None), waits.c.due_at > NOW)
     answer = {name: given(name) for name in ("outcome", "data", "actor", "comment", "request")}
     return (
         update(waits)
         .where(waits.c.id == given("id"), waits.c.status == word("open"), in_time)
-        .values(status=word("decided"), closed_at=given("now"), **answer)
+        .values(status=word("decided"), closed_at=NOW, **answer)
         .returning(*WAIT)
     )
 
@@ -489,8 +519,8 @@ def expire_wait() -> Executable:
     """Where it is open and due."""
     return (
         update(waits)
-        .where(waits.c.id == given("id"), waits.c.status == word("open"), waits.c.due_at <= given("now"))
-        .values(status=word("expired"), closed_at=given("now"))
+        .where(waits.c.id == given("id"), waits.c.status == word("open"), waits.c.due_at <= NOW)
+        .values(status=word("expired"), closed_at=NOW)
         .returning(*WAIT)
     )
 

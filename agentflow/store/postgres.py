@@ -1,0 +1,599 @@
+"""Runs in a PostgreSQL database, which many processes on many machines may share.
+
+The server's clock rules: what is due, leased or expired is compared with it in SQL. A plain commit is one round trip.
+Whatever could race with a worker's commit takes the lock of the run's row first. A process that dies is noticed when its
+lease is over; there is no quicker proof between machines.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from agentflow.errors import NotFound, StoreError, StoreUnavailable
+from agentflow.store import ledger_statements as ledger
+from agentflow.store import postgres_statements as own
+from agentflow.store import statements as sql
+from agentflow.store.instants import from_number, from_number_or_none, in_utc, to_number, with_instants_in_utc
+from agentflow.store.joining import StatementRefused, execute_on_postgres, joined
+from agentflow.store.mapping import (
+    RUN_NAMES,
+    columns_of,
+    commit_columns,
+    history_columns,
+    new_run_columns,
+    row_of,
+    run_of,
+    standing_columns,
+)
+from agentflow.store.postgres_connection import Address, Pools, Row, Using
+from agentflow.store.postgres_schema import prepare_database
+from agentflow.store.prepared import Statement, postgres_dialect
+from agentflow.store.rows import (
+    TERMINAL,
+    AttemptRow,
+    CommandRow,
+    Commit,
+    CommitReply,
+    Committed,
+    Created,
+    Decision,
+    DecisionReply,
+    EffectBegun,
+    EffectClaim,
+    EffectFound,
+    EffectRow,
+    EffectStatus,
+    Existing,
+    HistoryRow,
+    Joined,
+    LateResult,
+    NewRun,
+    Refused,
+    Requested,
+    RunFilter,
+    RunRow,
+    SessionRow,
+    Standing,
+    WaitRow,
+    WaitStatus,
+)
+from agentflow.store.segments import LENGTH, fold, whole_segments
+from agentflow.store.settling import LEASE, begun_row, refusal
+from agentflow.store.uninterrupted import uninterrupted
+
+ALL = 2**62  # more rows than there are
+
+
+class PostgresStore:
+    """A store in one database, or in one schema of it: `postgresql://user@host/database?schema=agentflow`.
+
+    `lease` is how long a session lives without a heartbeat. `clock` replaces the server's, for tests.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], datetime] | None = None, lease: timedelta = LEASE) -> None:
+        self._pools = Pools(Address(url))
+        self._clock = clock
+        self._lease = lease
+        self._ahead = timedelta(0)  # of the server's clock over ours, measured when a loop opens the store
+        self._is_prepared = False
+
+    @property
+    def path(self) -> str:
+        """Where it is, without a password."""
+        return self._pools.address.shown
+
+    # --- lifetime ----------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """The injected clock, or the server's: as exact as half the round trip that measured it."""
+        if self._clock is not None:
+            return in_utc(self._clock())
+        return datetime.now(UTC) + self._ahead
+
+    def use_clock(self, clock: Callable[[], datetime]) -> None:
+        """Let this clock rule instead."""
+        self._clock = clock
+
+    async def open(self) -> None:
+        """Connect, create the tables of a fresh database, check the schema of another. Repeating it is harmless."""
+        if self._pools.is_open and self._is_prepared:
+            return
+        self._pools.is_open = True
+        await self._pools.transaction(lambda connection: prepare_database(connection, self._pools.address))
+        await self._measure_clock()
+        self._is_prepared = True
+
+    async def _measure_clock(self) -> None:
+        async with self._pools.using() as connection:
+            before = datetime.now(UTC)
+            row = await connection.row(own.server_now, {"now": None})
+            after = datetime.now(UTC)
+        assert row is not None  # a clock has a time
+        self._ahead = from_number(row[0]) - (before + (after - before) / 2)
+
+    async def close(self) -> None:
+        """Let go of the connections of this loop. Repeating it is harmless."""
+        await self._pools.close()
+        self._is_prepared = self._is_prepared and self._pools.is_open
+
+    def _now(self) -> int:
+        return to_number(self.now())
+
+    @property
+    def _given_now(self) -> int | None:
+        """The injected clock for SQL; None lets the server take its own."""
+        return None if self._clock is None else self._now()
+
+    async def _query(self, statement: Statement, values: Mapping[str, Any]) -> list[Row]:
+        async with self._pools.using() as connection:
+            return await connection.rows(statement, {"now": self._given_now, **values})
+
+    # --- sessions ----------------------------------------------------------------------------------------------
+
+    async def open_session(self, name: str) -> str:
+        """Begin a worker session with a fresh lease; return its id, which is never used again."""
+        session, now = uuid4().hex, self.now()
+        row = SessionRow(id=session, name=name, started_at=now, lease_until=now + self._lease)
+        async with self._pools.using() as connection:
+            await connection.change(sql.begin_session, columns_of(row))
+        return session
+
+    def renew_session(self, session: str) -> bool:
+        """Renew the lease; False if it was lost, which is final. Called from the heartbeat's thread."""
+
+        async def renew() -> bool:
+            await self._measure_clock()
+            until = to_number(self.now() + self._lease)
+            async with self._pools.using() as connection:
+                values = {"id": session, "now": self._given_now, "lease_until": until}
+                return await connection.change(sql.renew_lease, values) == 1
+
+        return self._pools.wait_for(renew)
+
+    async def close_session(self, session: str) -> None:
+        """End the session: its runs are free to be claimed at once."""
+        await self._pools.transaction(lambda connection: self._end_session(connection, session, is_dead=False))
+
+    async def _end_session(self, connection: Using, session: str, *, is_dead: bool) -> None:
+        values = {"id": session, "session": session, "now": self._given_now}
+        if await connection.change(sql.stop_session, values):  # of several that find it dead, one ends it
+            await connection.change(sql.free_runs_of_session(is_dead=is_dead), values)
+
+    async def sessions(self) -> Sequence[SessionRow]:
+        """All sessions that have not been stopped, with the runs they hold."""
+        found: dict[str, SessionRow] = {}
+        held: dict[str, list[str]] = {}
+        for *columns, run in await self._query(sql.sessions_with_runs, {}):
+            row = row_of(SessionRow, columns)
+            found[row.id] = row
+            held.setdefault(row.id, []).extend([] if run is None else [run])
+        return [
+            SessionRow(
+                id=row.id,
+                name=row.name,
+                started_at=row.started_at,
+                lease_until=row.lease_until,
+                stopped_at=row.stopped_at,
+                runs=tuple(held[row.id]),
+            )
+            for row in found.values()
+        ]
+
+    # --- runs --------------------------------------------------------------------------------------------------
+
+    async def create_run(self, new: NewRun) -> Created | Existing:
+        """Create a run with its revision 0, or find the one of that id."""
+        columns = new_run_columns(new, self._now(), is_over=new.standing.status in TERMINAL)
+        first = history_columns(new.id, new.history)
+
+        async def create(connection: Using) -> Created | Existing:
+            created = await connection.row(sql.create_run, columns)
+            if created is None:
+                return Existing(run_of((await connection.rows(sql.one_run, {"id": new.id}))[0]))
+            await connection.change(sql.add_history, first)
+            await _keep_values(connection, new.values)
+            return Created(run_of(created))
+
+        return await self._pools.transaction(create)
+
+    async def claim_runs(
+        self,
+        session: str,
+        *,
+        limit: int,
+        runs: Sequence[str] | None = None,
+        workflows: Sequence[tuple[str, int]] | None = None,
+    ) -> Sequence[RunRow]:
+        """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token."""
+        dead = [row[0] for row in await self._query(own.dead_holders, {"id": session})]
+        if not dead and not (await self._query(own.is_anything_due, {}))[0][0]:
+            return ()
+        values = {
+            "session": session,
+            "token": f"{uuid4().hex}.",
+            "now": self._given_now,
+            "limit": max(limit, 0),
+            "runs": None if runs is None else list(runs),
+            "names": [name for name, _ in workflows or ()],
+            "versions": [version for _, version in workflows or ()],
+        }
+        claim = own.claim_due(listed_only=runs is not None, known_only=workflows is not None)
+
+        async def take(connection: Using) -> list[Row]:
+            for holder in dead:
+                await self._end_session(connection, holder, is_dead=True)
+            return await connection.rows(claim, values)
+
+        claimed = await self._pools.transaction(take)
+        return [run_of(row) for row in sorted(claimed, key=_urgency)]
+
+    async def commit(self, commit: Commit) -> CommitReply:
+        """Write all of it in one transaction, or nothing. A cancel that comes meanwhile is delivered after it."""
+        return await uninterrupted(self._commit(commit))
+
+    async def _commit(self, commit: Commit) -> CommitReply:
+        columns = commit_columns(commit, self._now(), is_over=commit.standing.status in TERMINAL)
+        columns["now"] = self._given_now
+        try:
+            if _is_plain(commit):
+                return await self._commit_at_once(commit, columns)
+            return await self._pools.transaction(lambda connection: _write(connection, commit, columns))
+        except StatementRefused as refused:
+            return Refused(refused.number, str(refused))
+        except StoreUnavailable as error:
+            return await self._unless_written(error, commit)
+
+    async def _commit_at_once(self, commit: Commit, columns: Mapping[str, Any]) -> CommitReply:
+        assert commit.history is not None  # a plain commit has one
+        line = history_columns(commit.run, commit.history)
+        values = {**columns, **{f"history_{name}": value for name, value in line.items()}}
+        async with self._pools.using() as connection:
+            if await connection.change(own.advance_with_history, values) == 1:
+                return Committed()
+            return await _why_late(connection, commit)
+
+    async def _unless_written(self, error: StoreError, commit: Commit) -> CommitReply:
+        """Raise the error, unless the transition is there: an answer that was lost is looked up and not guessed."""
+        if commit.history is None:
+            raise error
+        try:
+            lines = await self.history(commit.run, after=commit.revision - 1, limit=1)
+        except StoreError:
+            raise error from None
+        if list(lines) != [with_instants_in_utc(commit.history, "at")]:
+            raise error
+        return Committed()
+
+    def suspends(self) -> bool:
+        """A commit waits for the server, so other tasks get their turn."""
+        return True
+
+    async def release_run(self, run: str, token: str) -> None:
+        """Give a claim back without a change: the run is due at once. No error if the claim is lost."""
+        async with self._pools.using() as connection:
+            await connection.change(sql.release_run, {"id": run, "token": token, "now": self._given_now})
+
+    async def run(self, run: str) -> RunRow | None:
+        """The run's row."""
+        rows = await self._query(sql.one_run, {"id": run})
+        return run_of(rows[0]) if rows else None
+
+    async def runs(self, wanted: RunFilter) -> Sequence[RunRow]:
+        """Rows of runs, newest first."""
+        values, filters = _filters(wanted)
+        rows = await self._query(sql.list_runs(filters), values | {"limit": max(wanted.limit, 0)})
+        return [run_of(row) for row in rows]
+
+    async def count_runs(self, wanted: RunFilter) -> int:
+        """How many runs fit, whatever the filter's page."""
+        values, filters = _filters(wanted)
+        count: int = (await self._query(sql.count_runs(filters - {"after"}), values))[0][0]
+        return count
+
+    async def history(self, run: str, *, after: int = -1, limit: int | None = None) -> Sequence[HistoryRow]:
+        """History rows with a revision above `after`, in order."""
+        values = {"run": run, "after": after, "limit": ALL if limit is None else max(limit, 0)}
+        return [row_of(HistoryRow, row) for row in await self._query(sql.history_after, values)]
+
+    async def differences(self, run: str, revision: int) -> Sequence[str]:
+        """Differences whose fold, in order, is the context at that revision."""
+        async with self._pools.using() as connection:
+            values = {"run": run, "number": whole_segments(revision)}
+            folded = await connection.rows(sql.segments_before, values)
+            rest = {"run": run, "first": LENGTH * len(folded), "last": revision}
+            return [row[0] for row in (*folded, *await connection.rows(sql.differences_between, rest))]
+
+    async def condense(self, run: str) -> int:
+        """Fold each whole segment that is not folded yet into one row; the number of segments written."""
+        row = await self.run(run)
+        first: int = (await self._query(sql.count_segments, {"run": run}))[0][0]
+        last = whole_segments(-1 if row is None else row.revision)
+        for number in range(first, last):
+            span = {"run": run, "first": LENGTH * number, "last": LENGTH * (number + 1) - 1}
+            async with self._pools.using() as connection:
+                difference = fold(row[0] for row in await connection.rows(sql.differences_between, span))
+                await connection.change(sql.add_segment, {"run": run, "number": number, "difference": difference})
+        return max(0, last - first)
+
+    async def attempts(self, run: str) -> Sequence[AttemptRow]:
+        """Attempts that failed or were lost, in order."""
+        return [row_of(AttemptRow, row) for row in await self._query(sql.attempts_of_run, {"run": run})]
+
+    async def stranded(self, *, limit: int) -> Sequence[str]:
+        """Runs that are not over and that nothing would ever wake."""
+        return [row[0] for row in await self._query(sql.stranded_runs, {"limit": max(limit, 0)})]
+
+    async def next_due(self) -> datetime | None:
+        """The earliest instant at which an unclaimed run becomes due."""
+        rows = await self._query(sql.next_due, {})
+        return from_number_or_none(rows[0][0]) if rows else None
+
+    # --- commands ----------------------------------------------------------------------------------------------
+
+    async def request(self, command: CommandRow, *, word: str | None, wake: bool) -> bool:
+        """Record a command; with `word`, set the run's request, raise `control_seq`, and make it due."""
+        values = {"id": command.run, "word": word, "now": self._given_now}
+        note = columns_of(command)
+
+        async def ask(connection: Using) -> bool:
+            if await connection.row(own.lock_run, values) is None:
+                raise NotFound(f"there is no run {command.run!r}")
+            if await connection.change(sql.record_command, note) == 0:
+                return False
+            if word is not None:
+                await connection.change(sql.ask_of_run, values)
+            if wake:
+                await connection.change(sql.wake_run, values)
+            return True
+
+        return await self._pools.transaction(ask)
+
+    async def reopen(self, command: CommandRow, *, standing: Standing, expected_control_seq: int) -> bool:
+        """Record a command that changes an unclaimed run's standing; where that ends it, its open waits are closed."""
+        is_over = standing.status in TERMINAL
+        columns = standing_columns(standing) | {
+            "id": command.run,
+            "expected_control_seq": expected_control_seq,
+            "now": self._given_now,
+            "ended_at": self._now() if is_over else None,
+        }
+        note = columns_of(command)
+
+        async def change(connection: Using) -> bool:
+            await connection.row(own.lock_run, columns)
+            known = {"run": command.run, "request": command.request}
+            if command.request is not None and await connection.row(sql.command_of_request, known) is not None:
+                return False
+            if await connection.change(sql.reopen_run, columns) == 0:
+                return False
+            await connection.change(sql.record_command, note)
+            if is_over:
+                await connection.change(sql.close_waits_of_run, {"run": command.run, "now": self._given_now})
+            return True
+
+        return await self._pools.transaction(change)
+
+    async def requests(self, session: str) -> Sequence[tuple[str, str]]:
+        """Runs that the session holds and of which a command asks something, with the request's JSON."""
+        return [(row[0], row[1]) for row in await self._query(sql.requests_of_session, {"session": session})]
+
+    async def commands(self, run: str) -> Sequence[CommandRow]:
+        """Commands to a run, in order."""
+        return [row_of(CommandRow, row) for row in await self._query(sql.commands_of_run, {"run": run})]
+
+    # --- waits -------------------------------------------------------------------------------------------------
+
+    async def wait(self, wait: str) -> WaitRow | None:
+        """One wait."""
+        rows = await self._query(sql.one_wait, {"id": wait})
+        return row_of(WaitRow, rows[0]) if rows else None
+
+    async def waits(
+        self, *, run: str | None = None, status: WaitStatus | None = "open", limit: int = 50
+    ) -> Sequence[WaitRow]:
+        """Waits, oldest first."""
+        wanted = {name: value for name, value in (("run", run), ("status", status)) if value is not None}
+        rows = await self._query(sql.list_waits(frozenset(wanted)), {**wanted, "limit": max(limit, 0)})
+        return [row_of(WaitRow, row) for row in rows]
+
+    async def decide(self, decision: Decision) -> DecisionReply:
+        """Answer a wait where it is open and not yet due, in one statement; its run becomes due at once."""
+        answer = {**columns_of(decision), "id": decision.wait, "now": self._given_now}
+
+        async def decide(connection: Using) -> DecisionReply:
+            row = await _locked_wait(connection, decision.wait)
+            if row is None:
+                return DecisionReply("unknown", None)
+            decided = await connection.row(sql.decide_wait, answer)
+            if decided is None:
+                row = await connection.row(sql.one_wait, answer)
+            wait = row_of(WaitRow, decided or row or ())
+            if decided or wait.status == "open":  # an open one that took no answer is due: its run will expire it
+                await connection.change(sql.wake_run, {"id": wait.run, "now": self._given_now})
+            return DecisionReply("applied" if decided else refusal(wait, decision), wait)
+
+        return await self._pools.transaction(decide)
+
+    async def expire(self, wait: str) -> WaitRow | None:
+        """Close a wait where it is open and due, in one statement; the row as it is now."""
+        values = {"id": wait, "now": self._given_now}
+
+        async def close(connection: Using) -> WaitRow | None:
+            if await _locked_wait(connection, wait) is None:
+                return None
+            expired = await connection.row(sql.expire_wait, values)
+            row = expired or await connection.row(sql.one_wait, values)
+            found = row_of(WaitRow, row or ())
+            if expired:
+                await connection.change(sql.wake_run, {"id": found.run, "now": self._given_now})
+            return found
+
+        return await self._pools.transaction(close)
+
+    # --- effects -----------------------------------------------------------------------------------------------
+
+    async def begin_effect(self, claim: EffectClaim) -> EffectBegun | EffectFound | None:
+        """Record the intention, or find what was recorded under that key or `once_per`; None if the lease is lost."""
+        now = self.now()
+
+        async def begin(connection: Using) -> EffectBegun | EffectFound | None:
+            held = await connection.row(own.lock_run, {"id": claim.run})
+            if held is None or held[0] != claim.token:
+                return None
+            begun = columns_of(begun_row(claim, held[1], now))
+            row = await connection.row(ledger.effect_of_key, begun)
+            mine = None if row is None else row_of(EffectRow, row)
+            if mine is not None and mine.status != "not_happened":
+                return EffectFound(mine, await self._is_alive(connection, mine))
+            taken = await connection.row(ledger.effect_once_per, begun)
+            if taken is not None:
+                other = row_of(EffectRow, taken)
+                return EffectFound(other, await self._is_alive(connection, other))
+            again = ledger.begin_effect if mine is None else ledger.begin_effect_again
+            return EffectBegun(row_of(EffectRow, (await connection.rows(again, begun))[0]))
+
+        return await self._pools.transaction(begin)  # who loses a race for `once_per` looks again
+
+    async def _is_alive(self, connection: Using, effect: EffectRow) -> bool:
+        """Whether the claim that began an effect still stands, and its session lives."""
+        held = await connection.row(sql.claim_of_run, {"id": effect.run})
+        if held is None or held[0] != effect.token or effect.session is None:
+            return False
+        values = {"id": effect.session, "now": self._given_now}
+        return await connection.row(sql.live_session, values) is not None
+
+    async def settle_effect(
+        self,
+        run: str,
+        token: str,
+        key: str,
+        status: EffectStatus,
+        *,
+        begun_by: str | None = None,
+        result: str | None = None,
+        error: str | None = None,
+    ) -> bool:
+        """Record how it went; False, and nothing is written, if the caller may not."""
+        values = {
+            "run": run,
+            "token": token,
+            "key": key,
+            "status": status,
+            "begun_by": token if begun_by is None else begun_by,
+            "result": result,
+            "error": error,
+            "now": self._given_now,
+        }
+        async with self._pools.using() as connection:
+            return await connection.change(own.settle_effect, values) == 1
+
+    async def effect(self, key: str) -> EffectRow | None:
+        """One effect."""
+        rows = await self._query(ledger.effect_of_key, {"key": key})
+        return row_of(EffectRow, rows[0]) if rows else None
+
+    async def effects(
+        self, *, run: str | None = None, status: EffectStatus | None = None, limit: int | None = None
+    ) -> Sequence[EffectRow]:
+        """The ledger, in the order in which effects were begun."""
+        wanted = {name: value for name, value in (("run", run), ("status", status)) if value is not None}
+        most = ALL if limit is None else max(limit, 0)
+        rows = await self._query(ledger.list_effects(frozenset(wanted)), {**wanted, "limit": most})
+        return [row_of(EffectRow, row) for row in rows]
+
+    async def resolve_effect(
+        self, command: CommandRow, key: str, status: EffectStatus, *, result: str | None = None
+    ) -> bool:
+        """Settle an effect by hand; False, and nothing is written, if it is settled, at work, or not of that run."""
+        values = {"key": key, "run": command.run, "status": status, "result": result, "now": self._given_now}
+        note = columns_of(command)
+
+        async def settle(connection: Using) -> bool:
+            await connection.row(own.lock_run, {"id": command.run})
+            known = {"run": command.run, "request": command.request}
+            if command.request is not None and await connection.row(sql.command_of_request, known) is not None:
+                return False
+            if await connection.change(ledger.resolve_effect, values) == 0:
+                return False
+            await connection.change(sql.record_command, note)
+            return True
+
+        return await self._pools.transaction(settle)
+
+    # --- statements of authors, values ---------------------------------------------------------------------------
+
+    def join(self, statement: Any, parameters: Mapping[str, object] | None) -> Joined:
+        """Take a statement for `Commit.joined`. Raises `InvalidInput` for what PostgreSQL cannot express."""
+        return joined(statement, parameters, postgres_dialect())
+
+    def value(self, digest: str) -> bytes | None:
+        """The bytes of that digest."""
+        rows = self._pools.wait_for(lambda: self._query(ledger.value_of_digest, {"digest": digest}))
+        return None if not rows else bytes(rows[0][0])
+
+
+def _is_plain(commit: Commit) -> bool:
+    """Whether it is a transition of a run that keeps its claim, and nothing else."""
+    more = (commit.attempts, commit.opens, commit.closes, commit.settles, commit.joined, commit.values)
+    return commit.history is not None and not commit.release and not any(more)
+
+
+async def _write(connection: Using, commit: Commit, columns: Mapping[str, Any]) -> CommitReply:
+    """Write a commit in the transaction that is open."""
+    if commit.release:  # a wait may be settled at this moment: look at it behind the lock that its decider takes too
+        await connection.row(own.lock_run, columns)
+    advance = sql.advance_and_release_run if commit.release else sql.advance_run
+    if await connection.change(advance, columns) == 0:
+        return await _why_late(connection, commit)
+    if commit.history is not None:
+        await connection.change(sql.add_history, history_columns(commit.run, commit.history))
+    for attempt in commit.attempts:
+        await connection.change(sql.add_attempt, columns_of(attempt, run=commit.run))
+    for closed in commit.closes:
+        await connection.change(sql.close_wait, {"id": closed, "run": commit.run, "now": columns["now"]})
+    for opened in commit.opens:
+        await connection.change(sql.open_wait, columns_of(opened))
+    for key in commit.settles:
+        values = {"key": key, "token": commit.token, "now": columns["now"]}
+        await connection.change(ledger.settle_effect_by_commit, values)
+    await _keep_values(connection, commit.values)
+    if commit.joined:
+        await execute_on_postgres(connection.raw, commit.joined)
+    return Committed()
+
+
+async def _why_late(connection: Using, commit: Commit) -> LateResult | Requested:
+    """What came before a commit whose comparison found nothing."""
+    row = await connection.row(sql.one_run, {"id": commit.run})
+    if row is None:
+        return LateResult()
+    run = run_of(row)
+    is_own = run.revision == commit.expected_revision and run.token == commit.token
+    return Requested(run) if is_own else LateResult()
+
+
+async def _keep_values(connection: Using, values: Sequence[tuple[str, bytes]]) -> None:
+    for digest, content in values:
+        await connection.change(ledger.keep_value, {"digest": digest, "content": content})
+
+
+async def _locked_wait(connection: Using, wait: str) -> Row | None:
+    """The wait, once the row of its run is locked: what a worker has just released is then seen."""
+    row = await connection.row(sql.one_wait, {"id": wait})
+    if row is None:
+        return None
+    await connection.row(own.lock_run, {"id": row_of(WaitRow, row).run})
+    return await connection.row(sql.one_wait, {"id": wait})
+
+
+def _urgency(claimed: Row) -> tuple[int, int, int]:
+    """As the claim ordered them, which what it returns does not show."""
+    priority, seq = claimed[len(RUN_NAMES) :]
+    return -priority, claimed[RUN_NAMES.index("due_at")], seq
+
+
+def _filters(wanted: RunFilter) -> tuple[dict[str, Any], frozenset[str]]:
+    named = {"workflow": wanted.workflow, "status": wanted.status, "batch": wanted.batch, "after": wanted.after}
+    values = {name: value for name, value in named.items() if value is not None}
+    return values, frozenset(values)
