@@ -100,8 +100,12 @@ class PostgresStore:
         if self._pools.is_open and self._is_prepared:
             return
         self._pools.is_open = True
-        await self._pools.transaction(lambda connection: prepare_database(connection, self._pools.address))
-        await self._measure_clock()
+        try:
+            await self._pools.transaction(lambda connection: prepare_database(connection, self._pools.address))
+            await self._measure_clock()
+        except BaseException:
+            await self._pools.close()
+            raise
         self._is_prepared = True
 
     async def _measure_clock(self) -> None:
