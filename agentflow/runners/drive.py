@@ -96,6 +96,7 @@ class Drive:
         if (ended := await self._until_retry(head, lost)) is not None:
             return ended
         commands = next_commands(self.definition, head)
+        task = asyncio.current_task()
         while True:
             match commands[0]:
                 case Perform() | FailState() as command:
@@ -110,6 +111,8 @@ class Drive:
             self._head = head  # before anything is awaited: a cancel goes on from here
             if not self.store.suspends():
                 await self._be_fair()
+            elif task is not None and task.cancelling():
+                await asyncio.sleep(0)  # it came during a commit, which it does not interrupt: now it may
 
     async def _until_retry(self, head: Head, lost: tuple[AttemptRow, ...]) -> Ended | None:
         """Wait for the instant of a retry that an earlier worker did not live to see."""

@@ -4,7 +4,7 @@ import asyncio
 import concurrent.futures
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from agentflow.errors import ConfigurationError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
+from agentflow.record import record
 from agentflow.store.prepared import Statement
 
 T = TypeVar("T")
@@ -74,30 +75,43 @@ class Using:
         return int(said.rpartition(" ")[2])
 
 
+@record
+class Held:
+    """The pool of a loop, and what closes it when the loop ends."""
+
+    pool: Any
+    life: AsyncGenerator[None, None]
+
+
 class Pools:
     """The pools of one store."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Held] = weakref.WeakKeyDictionary()
         self._making = threading.Lock()
         self._blocking: Blocking | None = None
         self.is_open = False
 
     async def _pool(self) -> Any:
         loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            with self._making:  # a loop makes its own; the table is shared by threads
-                pool = self._pools[loop] = asyncpg.create_pool(
-                    self.address.dsn,
-                    min_size=0,
-                    max_size=POOL,
-                    server_settings={} if self.address.schema is None else {"search_path": self.address.schema},
-                    reset=_leave_as_it_is,
-                )
-        await pool  # once: it is harmless after that
-        return pool
+        held = self._pools.get(loop)
+        if held is None:
+            settings = {} if self.address.schema is None else {"search_path": self.address.schema}
+            pool = asyncpg.create_pool(
+                self.address.dsn, min_size=0, max_size=POOL, server_settings=settings, reset=_leave_as_it_is
+            )
+            held = self._pools[loop] = Held(pool, self._until_the_loop_ends(pool))
+            await anext(held.life)
+        await held.pool  # once: it is harmless after that
+        return held.pool
+
+    async def _until_the_loop_ends(self, pool: Any) -> AsyncGenerator[None, None]:
+        """A loop that ends closes its asynchronous generators, and so this pool, whoever forgot to."""
+        try:
+            yield
+        finally:
+            await pool.close()
 
     @asynccontextmanager
     async def using(self) -> AsyncIterator[Using]:
@@ -126,7 +140,7 @@ class Pools:
         """Let go of the connections of this loop, and of those of loops that are gone."""
         await self._close_own()
         for loop in [loop for loop in self._pools if loop.is_closed()]:
-            self._pools.pop(loop).terminate()
+            del self._pools[loop]  # its pool ended with it
         blocking = self._blocking
         if all(blocking is not None and blocking.is_of(loop) for loop in self._pools):
             self.is_open, self._blocking = False, None
@@ -134,9 +148,9 @@ class Pools:
                 blocking.stop(self._close_own())
 
     async def _close_own(self) -> None:
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.close()
+        held = self._pools.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await held.life.aclose()
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of work on a loop of its own: for the heartbeat's thread, and for reads from any thread."""

@@ -111,8 +111,7 @@ class Writes:
                 raise  # it is written; what would follow it, such as the call of an effect, must not begin
             task = asyncio.current_task()
             assert task is not None  # whoever awaits is a task
-            task.uncancel()
-            loop.call_soon(task.cancel)
+            loop.call_soon(task.cancel)  # delivered where it waits next; until then `cancelling()` tells of it
         if isinstance(member.result, Exception):
             raise member.result
         return member.result
