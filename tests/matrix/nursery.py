@@ -10,16 +10,19 @@ import os
 import signal
 import sys
 import traceback
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 from agentflow import App
-from agentflow.store.opening import open_store
+from agentflow.store.postgres import PostgresStore
 from agentflow.store.protocol import Store
 from agentflow.store.sqlite import SqliteStore
 from agentflow.store.sqlite_connection import Connection
 from tests.matrix import flow
 from tests.matrix.hooks import HookedStore
+
+LEASE = timedelta(milliseconds=100)  # there is no quicker proof of a death between machines
 
 
 class Countdown:
@@ -43,7 +46,7 @@ class Countdown:
 def store_of(address: str, countdown: Countdown) -> Store:
     """The store of a life; SQLite's own statements are points too. A kill loses nothing that was written: no `fsync`."""
     if not address.startswith("sqlite:"):
-        return open_store(address)
+        return PostgresStore(address, lease=LEASE)
     made = SqliteStore(address, synchronous="NORMAL")
     connect = Connection._connect
 
