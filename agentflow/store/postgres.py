@@ -5,7 +5,8 @@ Whatever could race with a worker's commit takes the lock of the run's row first
 lease is over; there is no quicker proof between machines.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,7 +16,7 @@ from agentflow.store import ledger_statements as ledger
 from agentflow.store import postgres_statements as own
 from agentflow.store import statements as sql
 from agentflow.store.instants import from_number, from_number_or_none, in_utc, to_number, with_instants_in_utc
-from agentflow.store.joining import StatementRefused, execute_on_postgres, joined
+from agentflow.store.joining import StatementRefused, joined
 from agentflow.store.mapping import (
     RUN_NAMES,
     columns_of,
@@ -26,6 +27,7 @@ from agentflow.store.mapping import (
     run_of,
     standing_columns,
 )
+from agentflow.store.postgres_commits import is_plain, keep_values, why_late, write_commit
 from agentflow.store.postgres_connection import Address, Pools, Row, Using
 from agentflow.store.postgres_schema import prepare_database
 from agentflow.store.prepared import Statement, postgres_dialect
@@ -47,10 +49,8 @@ from agentflow.store.rows import (
     Existing,
     HistoryRow,
     Joined,
-    LateResult,
     NewRun,
     Refused,
-    Requested,
     RunFilter,
     RunRow,
     SessionRow,
@@ -196,7 +196,7 @@ class PostgresStore:
             if created is None:
                 return Existing(run_of((await connection.rows(sql.one_run, {"id": new.id}))[0]))
             await connection.change(sql.add_history, first)
-            await _keep_values(connection, new.values)
+            await keep_values(connection, new.values)
             return Created(run_of(created))
 
         return await self._pools.transaction(create)
@@ -240,9 +240,9 @@ class PostgresStore:
         columns = commit_columns(commit, self._now(), is_over=commit.standing.status in TERMINAL)
         columns["now"] = self._given_now
         try:
-            if _is_plain(commit):
+            if is_plain(commit):
                 return await self._commit_at_once(commit, columns)
-            return await self._pools.transaction(lambda connection: _write(connection, commit, columns))
+            return await self._pools.transaction(lambda connection: write_commit(connection, commit, columns))
         except StatementRefused as refused:
             return Refused(refused.number, str(refused))
         except StoreUnavailable as error:
@@ -255,7 +255,7 @@ class PostgresStore:
         async with self._pools.using() as connection:
             if await connection.change(own.advance_with_history, values) == 1:
                 return Committed()
-            return await _why_late(connection, commit)
+            return await why_late(connection, commit)
 
     async def _unless_written(self, error: StoreError, commit: Commit) -> CommitReply:
         """Raise the error, unless the transition is there: an answer that was lost is looked up and not guessed."""
@@ -536,50 +536,21 @@ class PostgresStore:
         rows = self._pools.wait_for(lambda: self._query(ledger.value_of_digest, {"digest": digest}))
         return None if not rows else bytes(rows[0][0])
 
+    # --- copies --------------------------------------------------------------------------------------------------
 
-def _is_plain(commit: Commit) -> bool:
-    """Whether it is a transition of a run that keeps its claim, and nothing else."""
-    more = (commit.attempts, commit.opens, commit.closes, commit.settles, commit.joined, commit.values)
-    return commit.history is not None and not commit.release and not any(more)
+    async def page(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
+        """The rows of a statement."""
+        return await self._query(statement, values)
 
+    @asynccontextmanager
+    async def filling(self) -> AsyncGenerator[Callable[[Statement, Mapping[str, Any]], Awaitable[None]], None]:
+        """A transaction that rows are written in: all of the block, or nothing."""
+        async with self._pools.using() as connection, connection.raw.transaction():
 
-async def _write(connection: Using, commit: Commit, columns: Mapping[str, Any]) -> CommitReply:
-    """Write a commit in the transaction that is open."""
-    if commit.release:  # a wait may be settled at this moment: look at it behind the lock that its decider takes too
-        await connection.row(own.lock_run, columns)
-    advance = sql.advance_and_release_run if commit.release else sql.advance_run
-    if await connection.change(advance, columns) == 0:
-        return await _why_late(connection, commit)
-    if commit.history is not None:
-        await connection.change(sql.add_history, history_columns(commit.run, commit.history))
-    for attempt in commit.attempts:
-        await connection.change(sql.add_attempt, columns_of(attempt, run=commit.run))
-    for closed in commit.closes:
-        await connection.change(sql.close_wait, {"id": closed, "run": commit.run, "now": columns["now"]})
-    for opened in commit.opens:
-        await connection.change(sql.open_wait, columns_of(opened))
-    for key in commit.settles:
-        values = {"key": key, "token": commit.token, "now": columns["now"]}
-        await connection.change(ledger.settle_effect_by_commit, values)
-    await _keep_values(connection, commit.values)
-    if commit.joined:
-        await execute_on_postgres(connection.raw, commit.joined)
-    return Committed()
+            async def fill(statement: Statement, values: Mapping[str, Any]) -> None:
+                await connection.change(statement, values)
 
-
-async def _why_late(connection: Using, commit: Commit) -> LateResult | Requested:
-    """What came before a commit whose comparison found nothing."""
-    row = await connection.row(sql.one_run, {"id": commit.run})
-    if row is None:
-        return LateResult()
-    run = run_of(row)
-    is_own = run.revision == commit.expected_revision and run.token == commit.token
-    return Requested(run) if is_own else LateResult()
-
-
-async def _keep_values(connection: Using, values: Sequence[tuple[str, bytes]]) -> None:
-    for digest, content in values:
-        await connection.change(ledger.keep_value, {"digest": digest, "content": content})
+            yield fill
 
 
 async def _locked_wait(connection: Using, wait: str) -> Row | None:

@@ -4,7 +4,7 @@ import asyncio
 import concurrent.futures
 import threading
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -114,7 +114,7 @@ class Pools:
             await pool.close()
 
     @asynccontextmanager
-    async def using(self) -> AsyncIterator[Using]:
+    async def using(self) -> AsyncGenerator[Using, None]:
         """A connection, each statement on it a transaction of its own. Raises `StoreError`."""
         if not self.is_open:
             raise StoreUnavailable(f"{self.address.shown} is not open; call open() first")

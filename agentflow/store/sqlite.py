@@ -7,7 +7,8 @@ heartbeat's thread uses too; queries through another.
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -505,6 +506,22 @@ class SqliteStore:
         """The bytes of that digest."""
         rows = self._query(ledger.value_of_digest, {"digest": digest})
         return None if not rows else bytes(rows[0][0])
+
+    # --- copies --------------------------------------------------------------------------------------------------
+
+    async def page(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
+        """The rows of a statement."""
+        return self._query(statement, values)
+
+    @asynccontextmanager
+    async def filling(self) -> AsyncGenerator[Callable[[Statement, Mapping[str, Any]], Awaitable[None]], None]:
+        """A transaction that rows are written in: all of the block, or nothing."""
+        with self._writer as writing:
+
+            async def fill(statement: Statement, values: Mapping[str, Any]) -> None:
+                writing.change(statement, values)
+
+            yield fill
 
     def _query(self, statement: Statement, values: Mapping[str, Any]) -> list[Row]:
         return self._reader.query(statement, values)

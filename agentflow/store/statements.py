@@ -63,7 +63,7 @@ COMMAND = [commands.c[name] for name in names_of(CommandRow)]
 SESSION = [sessions.c[name] for name in names_of(SessionRow)]
 
 
-def _fill(table: Table) -> Executable:
+def row_for(table: Table) -> Executable:
     """A row of a table, each column given."""
     return insert(table).values({column.name: given_for(column) for column in columns_to_fill(table)})
 
@@ -86,7 +86,7 @@ def record_schema() -> Executable:
 
 @Statement
 def begin_session() -> Executable:
-    return _fill(sessions)
+    return row_for(sessions)
 
 
 @Statement
@@ -396,7 +396,7 @@ def next_due() -> Executable:
 
 @Statement
 def add_history() -> Executable:
-    return _fill(history)
+    return row_for(history)
 
 
 @Statement
@@ -448,7 +448,7 @@ def add_segment() -> Executable:
 
 @Statement
 def add_attempt() -> Executable:
-    return _fill(attempts)
+    return row_for(attempts)
 
 
 @Statement
@@ -480,7 +480,7 @@ def commands_of_run() -> Executable:
 
 @Statement
 def open_wait() -> Executable:
-    return _fill(waits)
+    return row_for(waits)
 
 
 @Statement
