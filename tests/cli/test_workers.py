@@ -53,7 +53,10 @@ def test_there_may_be_no_workers(give: Give) -> None:
 def command(project: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
     """A command in a process of its own."""
     root = Path(__file__).parents[2]
-    program = f"import sys; sys.path.insert(0, {str(root)!r}); from agentflow.cli import main; main()"
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "  # it may be ignored around us
+        f"sys.path.insert(0, {str(root)!r}); from agentflow.cli import main; main()"
+    )
     started = subprocess.Popen(
         [sys.executable, "-c", program, *words],
         cwd=project,
