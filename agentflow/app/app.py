@@ -80,6 +80,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         self._client: ModelClient | None = None
         self._runners: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LocalRunner] = weakref.WeakKeyDictionary()
         self._background: Background | None = None
+        self._closing = 0  # loops that are letting go
         self._lock = threading.Lock()
 
     @property
@@ -133,13 +134,17 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
 
     async def close(self) -> None:
         """Stop gracefully on this loop: bodies at work finish and commit, runs are given back, services are left."""
-        runner = self._runners.pop(asyncio.get_running_loop(), None)
-        if runner is not None:
-            await runner.stop()
-            await runner.resources.close()
+        self._closing += 1  # another loop that lets go of the App at this moment must not take the store away
+        try:
+            runner = self._runners.pop(asyncio.get_running_loop(), None)
+            if runner is not None:
+                await runner.stop()
+                await runner.resources.close()
+        finally:
+            self._closing -= 1
         for loop in [loop for loop in self._runners if loop.is_closed()]:
             del self._runners[loop]  # it ended with its loop
-        if not self._runners:
+        if not self._runners and not self._closing:
             await self._store.close()
 
     def hurry(self) -> None:

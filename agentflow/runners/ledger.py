@@ -310,10 +310,17 @@ def claim_of(
 
 
 async def record(
-    work: "Work", key: str, status: EffectStatus, *, result: str | None = None, error: str | None = None
+    work: "Work",
+    key: str,
+    status: EffectStatus,
+    *,
+    begun_by: str | None = None,
+    result: str | None = None,
+    error: str | None = None,
 ) -> None:
-    """Record how an effect of this claim went. Raises `LeaseLost`."""
-    if not await work.store.settle_effect(work.head.run, work.token, key, status, result=result, error=error):
+    """Record how an effect went that this claim began, or the one of the token `begun_by`. Raises `LeaseLost`."""
+    run, token = work.head.run, work.token
+    if not await work.store.settle_effect(run, token, key, status, begun_by=begun_by, result=result, error=error):
         raise LeaseLost(f"run {work.head.run!r} belongs to another worker now")
 
 

@@ -34,6 +34,10 @@ async def run_once(work: "Work", body: Callable[[], Awaitable[Answer]]) -> Answe
         raise LeaseLost(f"run {work.head.run!r} belongs to another worker now")
     key = found.row.key
     if not isinstance(found, EffectBegun):
+        if found.row.status == "claimed":  # by a worker that died: now it is a doubt, and listed as one
+            await record(
+                work, key, "unclear", begun_by=found.row.token, error="its worker died before the body answered"
+            )
         return _found_out(work, found.row.status, key, from_json(found.row.result)), None
     try:
         outcome, error = await body()

@@ -154,7 +154,7 @@ async def test_a_body_whose_worker_died_is_not_begun_again() -> None:
     async with App([flow], store=kept) as app:
         found = await app.follow("r", flow, timeout=WITHIN)
     assert (found.end, bodies.begun) == (flow.definition.ends["doubtful"], 0)
-    assert await ledger(kept) == [("r:send:1:body", "body", "claimed")]
+    assert await ledger(kept) == [("r:send:1:body", "body", "unclear")]
 
 
 async def begin_and_die(store: Store) -> None:
