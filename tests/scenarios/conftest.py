@@ -10,7 +10,7 @@ import pytest
 from tests import postgres
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.proof)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a fresh store, of each kind."""
     if request.param == "postgres":

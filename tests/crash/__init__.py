@@ -1,0 +1,1 @@
+"""Proofs with real processes and real databases: kills, faults, freezes, copies, clocks and races."""
