@@ -29,7 +29,8 @@ def copy(options: Options, source: str, target: str) -> None:
     if options.json:
         say_json({"source": source, "target": target, "rows": dict(copied)})
     else:
-        say(f"copied {copied['runs']} runs, {sum(copied.values())} rows in all")
+        runs = copied["runs"]
+        say(f"copied {runs} run{'' if runs == 1 else 's'}, {sum(copied.values())} rows in all")
 
 
 async def _copy(source: str, target: str) -> Mapping[str, int]:

@@ -98,6 +98,7 @@ class LocalRunner:
     _refused: dict[str, Exception] = field(default_factory=dict[str, Exception])
     _changed: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _loop_task: "asyncio.Task[None] | None" = None
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _heart: "Beating | None" = None
     _stopping: bool = False
     _trouble: "Trouble | None" = None
@@ -116,14 +117,15 @@ class LocalRunner:
 
     async def start(self) -> None:
         """Open a session and begin to look for due runs. Repeating it is harmless."""
-        if self._loop_task is not None:
-            return
-        await self.store.open()
-        await self._begin_session()
-        if self.settings.make_heart is None:
-            self._watchdog = Watchdog(self._work_of, self.settings.watchdog)
-            self._watchdog.start()
-        self._loop_task = asyncio.create_task(self._look_for_work(), name="agentflow-runner")
+        async with self._starting:  # verbs that come at the same time begin one session
+            if self._loop_task is not None:
+                return
+            await self.store.open()
+            await self._begin_session()
+            if self.settings.make_heart is None:
+                self._watchdog = Watchdog(self._work_of, self.settings.watchdog)
+                self._watchdog.start()
+            self._loop_task = asyncio.create_task(self._look_for_work(), name="agentflow-runner")
 
     def _upkeep(self) -> Upkeep:
         self._beside = self._beside or Upkeep(self.store)

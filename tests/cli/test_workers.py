@@ -18,16 +18,16 @@ from agentflow.store.opening import open_store
 from tests.cli.conftest import Give
 
 WITHIN = 30.0
-NOW = datetime.now(UTC)
 
 
 async def sessions_of(url: str) -> None:
     """A worker that is there, and one whose lease ran out an hour ago."""
-    clock = {"now": NOW - timedelta(hours=1)}
+    now = datetime.now(UTC)
+    clock = {"now": now - timedelta(hours=1)}
     store = open_store(url, clock=lambda: clock["now"])
     await store.open()
     await store.open_session("old:1")
-    clock["now"] = NOW
+    clock["now"] = now
     await store.open_session("new:2")
     await store.close()
 

@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from agentflow import App
+from agentflow.store.memory import MemoryStore
 from agentflow.store.rows import SessionRow
 from tests.crash.contention import SHARED, Load, Sum, contend, counting, create_shared, tokens_of
 from tests.crash.forks import WITHIN, child
@@ -139,3 +140,22 @@ def test_b61_under_a_larger_load(kind: Kind) -> None:
         ],
     )
     check(found, load)
+
+
+async def test_verbs_that_come_at_the_same_time_begin_one_session_and_close_ends_it() -> None:
+    store = MemoryStore()
+    open_at_once = store.open
+
+    async def open_slowly() -> None:
+        await asyncio.sleep(0)  # as a store does that lives on a server
+        await open_at_once()
+
+    app = App([counting], store=store)
+    with mock.patch.object(store, "open", open_slowly):
+        await asyncio.gather(*(app.run(counting, Sum(wanted=2), id=f"r{number}") for number in range(3)))
+        begun = await store.sessions()
+        await app.close()
+
+    assert len(begun) == 1
+    assert await store.sessions() == []
+    assert [thread.name for thread in threading.enumerate() if thread.name == "agentflow-heart"] == []
