@@ -177,9 +177,8 @@ class MemoryStore:
         listed = None if runs is None else frozenset(runs)
         with self._lock:
             self._free_runs_of_the_dead(session, now)
-            own = self._sessions.get(session)
-            if own is None or own.stopped_at is not None:
-                return ()
+            if not self._is_live(session, now):
+                return ()  # others would take them at once
             due = [
                 self._runs[name] for name, at in self._due.items() if at <= now and (listed is None or name in listed)
             ]

@@ -39,7 +39,7 @@ def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
             update(runs)
             .where(
                 runs.c.seq == taken.c.seq,
-                exists(ONE).where(sessions.c.id == given("session"), sql.is_running),
+                exists(ONE).where(sessions.c.id == given("session"), sql.is_live),
             )
             .values(sql.taken() | {"token": given("token", Text()).concat(cast(runs.c.seq, Text))})
             .returning(*sql.RUN, runs.c.priority, runs.c.seq)

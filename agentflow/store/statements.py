@@ -146,7 +146,7 @@ def create_run() -> Executable:
 
 @lru_cache
 def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
-    """Give due runs to a session, the most urgent first; nothing to one that was ended, by itself or as dead."""
+    """Give due runs to a session, the most urgent first; nothing to one whose lease is over: others would take them."""
 
     def build() -> Executable:
         wanted = claimable()
@@ -156,7 +156,7 @@ def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
             wanted = wanted.where(_is_known())
         return (
             update(runs)
-            .where(runs.c.seq.in_(wanted), exists(ONE).where(sessions.c.id == given("session"), is_running))
+            .where(runs.c.seq.in_(wanted), exists(ONE).where(sessions.c.id == given("session"), is_live))
             .values(taken() | {"token": given("token").concat(runs.c.seq)})
             .returning(*RUN, runs.c.priority, runs.c.seq)
         )

@@ -194,6 +194,14 @@ async def test_a_claim_that_was_given_up_in_an_orderly_way_is_not_counted(store:
         await store.close_session(session)
 
 
+async def test_a_session_whose_lease_is_over_takes_nothing(store: Store, clock: Clock) -> None:
+    session = await store.open_session("slept")
+    await store.create_run(new_run())
+    clock.advance(seconds=31)
+    assert list(await store.claim_runs(session, limit=1)) == []
+    assert len(await store.claim_runs(await store.open_session("awake"), limit=1)) == 1
+
+
 async def test_a_session_that_ends_frees_its_runs(store: Store) -> None:
     session, row = await claimed(store)
     await store.close_session(session)

@@ -121,8 +121,8 @@ async def test_a_run_in_the_hands_of_a_dead_worker_arrives_due(address: Address)
     arrived = await target.run("r")
     assert arrived is not None
     assert (arrived.session, arrived.token, arrived.standing.status) == (None, None, "queued")
-    session = await target.open_session("test")
     target.use_clock(lambda: later)
+    session = await target.open_session("test")
     assert [one.id for one in await target.claim_runs(session, limit=1)] == [row.id]
     await source.close()
     await target.close()

@@ -260,13 +260,13 @@ def test_an_address_is_opened_whatever_its_scheme_and_a_strange_schema_refused()
 
 
 async def test_b62_a_thawed_worker_writes_nothing(address: str) -> None:
-    frozen = PostgresStore(address, lease=timedelta(milliseconds=1))
+    frozen = PostgresStore(address, lease=timedelta(milliseconds=500))
     await frozen.open()
     _, row = await claimed(frozen, standing=due(frozen))
     other = PostgresStore(address)
     await other.open()
     async with other._pools.using() as connection:
-        await connection.raw.execute("select pg_sleep(0.01)")
+        await connection.raw.execute("select pg_sleep(0.6)")
     session = await other.open_session("other")
     [taken] = await other.claim_runs(session, limit=1)
     assert await other.commit(step(taken)) == Committed()
