@@ -22,7 +22,7 @@ class Clock:
     async def advance(self, by: timedelta, /) -> None:
         """Move on, and let everything that became due happen, in the order in which it was due."""
         until = self._now + by
-        while (due := await self._app.settle()) is not None and due <= until:
-            self._now = max(due, self._now)
+        while (due := await self._app.settle()) is not None and self._now < due <= until:
+            self._now = due  # what was due before and still is, is not this App's to do
         self._now = until
         await self._app.settle()

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,6 +120,27 @@ async def test_long_waits_are_timers_of_the_store(store: str) -> None:
 
     assert over.status == "completed"
     assert at == [begun, begun + timedelta(minutes=10), begun + timedelta(minutes=20)]
+
+
+async def test_a_clock_moves_on_over_what_is_due_but_not_this_apps_to_do(tmp_path: Path) -> None:
+    async def body(case: Case, run: Run) -> None:
+        raise Retryable("not yet")
+
+    address = f"sqlite:///{tmp_path}/runs.db"
+    flow = trying(body, retry=Retry(attempts=3, wait=wait_fixed(600)))
+    async with App([flow], store=address) as others:
+        await others.start(flow, Case(), id="r")
+        await others.settle()
+
+    other = asking()
+    app = App([other], store=address)
+    clock = Clock(app)
+    begun = clock.now()
+    async with app:
+        await app.start(other, Case(), id="mine")
+        await clock.advance(timedelta(hours=2))
+        assert (await app.get("mine")).status == "completed"
+        assert clock.now() == begun + timedelta(hours=2)
 
 
 async def test_an_optional_step_that_fails_is_recorded_as_skipped(store: str) -> None:
