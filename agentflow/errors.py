@@ -20,7 +20,8 @@
         ├── NewerSchema            a newer agentflow wrote it
         ├── OlderSchema            an agentflow before the first release wrote it
         ├── StoreBusy              another process kept the write lock too long
-        └── StoreUnavailable       it is full, read-only, or gone
+        ├── StoreUnavailable       it is full, read-only, or gone
+        └── SessionOver            the lease of a worker session ran out
 
     LeaseLost (BaseException)      another worker owns the run now; author code must not catch it
     EffectHeld (BaseException)     a fork came to an effect that its origin did not record; likewise
@@ -51,6 +52,7 @@ __all__ = [
     "RequestError",
     "RunError",
     "RunFailed",
+    "SessionOver",
     "StoreBusy",
     "StoreError",
     "StoreFailed",
@@ -154,6 +156,14 @@ class StoreBusy(StoreError):
 
 class StoreUnavailable(StoreError):
     """The database is full, read-only or gone; nothing was written."""
+
+
+class SessionOver(StoreError):
+    """The lease of a worker session ran out, so it is given no more runs; a runner begins another session."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"the lease of session {session} is over; begin another session")
+        self.session = session
 
 
 class LeaseLost(BaseException):

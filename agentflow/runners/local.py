@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from agentflow.engine.head import Head
-from agentflow.errors import AgentflowError, EffectHeld, StoreError
+from agentflow.errors import AgentflowError, EffectHeld, SessionOver, StoreError
 from agentflow.model.definition import Definition
 from agentflow.runners.drive import SHORT_WAIT, Drive
 from agentflow.runners.perform import Script
@@ -165,14 +165,13 @@ class LocalRunner:
 
     async def settle(self) -> None:
         """Claim and drive until nothing is at work and nothing is due, for tests with a stopped clock."""
-        session = self._session
-        if session is not None and not await asyncio.to_thread(self.store.renew_session, session):
-            await self._begin_another_session(session)  # such a clock jumps further than any lease
         while True:
+            session = self._session
             await self._claim_due()
-            if not self._tasks:
+            if self._tasks:
+                await asyncio.wait([held.task for held in self._tasks.values()])
+            elif self._session == session:
                 return
-            await asyncio.wait([held.task for held in self._tasks.values()])
 
     def cancel_body(self, run: str) -> None:
         """Stop the body at work for a run whose cancel was requested."""
@@ -303,6 +302,10 @@ class LocalRunner:
             known = list(self.definitions)
             try:
                 rows = await self.store.claim_runs(self._session, limit=free, runs=wanted, workflows=known)
+            except SessionOver as over:  # no heartbeat could know it yet: the machine slept, or a clock was set
+                self._lose_everything()
+                await self._begin_another_session(over.session)
+                return self._wake.set()
             except StoreError:
                 self._doubtful = True  # it may have been done all the same
                 raise

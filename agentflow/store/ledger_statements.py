@@ -97,9 +97,14 @@ def _first_if_settled(column: ColumnElement[Any], value: ColumnElement[Any]) -> 
 @Statement
 def settle_effect_by_commit() -> Executable:
     """What this claim began is done with the transition that is being committed."""
+    return effects_done(effects.c.key == given("key"))
+
+
+def effects_done(which: ColumnElement[bool]) -> Update:
+    """Those that this claim has begun and that are not settled."""
     return (
         update(effects)
-        .where(effects.c.key == given("key"), effects.c.token == given("token"), effects.c.status == word("claimed"))
+        .where(which, effects.c.token == given("token"), effects.c.status == word("claimed"))
         .values(status=word("done"), settled_at=NOW)
     )
 

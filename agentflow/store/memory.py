@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from agentflow.errors import NotFound, RequestError, StoreError
+from agentflow.errors import NotFound, RequestError, SessionOver, StoreError
 from agentflow.store.instants import in_utc, with_instants_in_utc
 from agentflow.store.memory_rows import (
     begun_again,
@@ -177,11 +177,11 @@ class MemoryStore:
         listed = None if runs is None else frozenset(runs)
         with self._lock:
             self._free_runs_of_the_dead(session, now)
-            if not self._is_live(session, now):
-                return ()  # others would take them at once
             due = [
                 self._runs[name] for name, at in self._due.items() if at <= now and (listed is None or name in listed)
             ]
+            if due and not self._is_live(session, now):
+                raise SessionOver(session)
             fit = [kept for kept in due if known is None or (kept.row.workflow, kept.row.version) in known]
             fit.sort(key=lambda kept: (self._due[kept.row.id], kept.seq))
             return [self._claim(kept.row, session, now) for kept in fit[: max(limit, 0)]]

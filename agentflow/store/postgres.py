@@ -1,34 +1,35 @@
 """Runs in a PostgreSQL database, which many processes on many machines may share.
 
-The server's clock rules: what is due, leased or expired is compared with it in SQL. A plain commit is one round trip.
-Whatever could race with a worker's commit takes the lock of the run's row first. A process that dies is noticed when its
-lease is over; there is no quicker proof between machines.
+The server's clock rules: what is due, leased or expired is compared with it in SQL. A start, a commit and an effect are
+one round trip each. Whatever could race with a worker's commit takes the lock of the run's row first. A process that dies
+is noticed when its lease is over; there is no quicker proof between machines.
+
+A connection may break after a statement was sent: a commit is then looked up, and everything else may be repeated.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from agentflow.errors import NotFound, StoreError, StoreUnavailable
+from agentflow.errors import NotFound, SessionOver, StoreError, StoreUnavailable
 from agentflow.store import ledger_statements as ledger
 from agentflow.store import postgres_statements as own
 from agentflow.store import statements as sql
-from agentflow.store.instants import from_number, from_number_or_none, in_utc, to_number, with_instants_in_utc
+from agentflow.store.instants import MICROSECOND, from_number_or_none, in_utc, to_number, with_instants_in_utc
 from agentflow.store.joining import StatementRefused, joined
 from agentflow.store.mapping import (
     RUN_NAMES,
     columns_of,
-    commit_columns,
-    history_columns,
     new_run_columns,
     row_of,
     run_of,
     standing_columns,
 )
-from agentflow.store.postgres_commits import is_plain, keep_values, why_late, write_commit
-from agentflow.store.postgres_connection import Address, Pools, Row, Using
+from agentflow.store.postgres_clock import ServerClock
+from agentflow.store.postgres_commits import history_given, values_given, write_commit, write_joined_commit
+from agentflow.store.postgres_connection import PATIENCE, Address, Pools, Row, Using
 from agentflow.store.postgres_schema import prepare_database
 from agentflow.store.prepared import Statement, postgres_dialect
 from agentflow.store.rows import (
@@ -62,20 +63,31 @@ from agentflow.store.segments import LENGTH, fold, whole_segments
 from agentflow.store.settling import LEASE, begun_row, refusal
 from agentflow.store.uninterrupted import uninterrupted
 
+T = TypeVar("T")
+
 ALL = 2**62  # more rows than there are
 
 
 class PostgresStore:
     """A store in one database, or in one schema of it: `postgresql://user@host/database?schema=agentflow`.
 
-    `lease` is how long a session lives without a heartbeat. `clock` replaces the server's, for tests.
+    `lease` is how long a session lives without a heartbeat. `clock` replaces the server's, for tests. `patience` is how
+    many seconds a write waits for a lock of others before it raises `StoreBusy`. What is answered is as durable as the
+    server's own settings make it (`synchronous_commit`).
     """
 
-    def __init__(self, url: str, *, clock: Callable[[], datetime] | None = None, lease: timedelta = LEASE) -> None:
-        self._pools = Pools(Address(url))
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Callable[[], datetime] | None = None,
+        lease: timedelta = LEASE,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._pools = Pools(Address(url), patience)
         self._clock = clock
         self._lease = lease
-        self._ahead = timedelta(0)  # of the server's clock over ours, measured when a loop opens the store
+        self._server_clock = ServerClock()
         self._is_prepared = False
 
     @property
@@ -86,10 +98,8 @@ class PostgresStore:
     # --- lifetime ----------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        """The injected clock, or the server's: as exact as half the round trip that measured it."""
-        if self._clock is not None:
-            return in_utc(self._clock())
-        return datetime.now(UTC) + self._ahead
+        """The injected clock, or the server's: never ahead of it, and behind it by no more than a quick round trip."""
+        return self._server_clock.now() if self._clock is None else in_utc(self._clock())
 
     def use_clock(self, clock: Callable[[], datetime]) -> None:
         """Let this clock rule instead."""
@@ -110,11 +120,9 @@ class PostgresStore:
 
     async def _measure_clock(self) -> None:
         async with self._pools.using() as connection:
-            before = datetime.now(UTC)
-            row = await connection.row(own.server_now, {"now": None})
-            after = datetime.now(UTC)
-        assert row is not None  # a clock has a time
-        self._ahead = from_number(row[0]) - (before + (after - before) / 2)
+            asked = self._server_clock.asks()
+            [(answer,)] = await connection.rows(own.server_now, {})
+            self._server_clock.learn(asked, answer)
 
     async def close(self) -> None:
         """Let go of the connections of this loop. Repeating it is harmless."""
@@ -145,15 +153,18 @@ class PostgresStore:
 
     def renew_session(self, session: str) -> bool:
         """Renew the lease; False if it was lost, which is final. Called from the heartbeat's thread."""
+        lease = self._lease // MICROSECOND
+        values = {"id": session, "now": self._given_now, "lease": lease}
 
         async def renew() -> bool:
-            await self._measure_clock()
-            until = to_number(self.now() + self._lease)
             async with self._pools.using() as connection:
-                values = {"id": session, "now": self._given_now, "lease_until": until}
-                return await connection.change(sql.renew_lease, values) == 1
+                asked = self._server_clock.asks()
+                renewed = await connection.row(own.renew_lease, values)
+                if renewed is not None:
+                    self._server_clock.learn(asked, renewed[0])
+                return renewed is not None
 
-        return self._pools.wait_for(renew)
+        return self._pools.wait_for(renew, "heartbeat", within=max(1.0, self._lease.total_seconds() / 3))
 
     async def close_session(self, session: str) -> None:
         """End the session: its runs are free to be claimed at once."""
@@ -188,18 +199,17 @@ class PostgresStore:
 
     async def create_run(self, new: NewRun) -> Created | Existing:
         """Create a run with its revision 0, or find the one of that id."""
-        columns = new_run_columns(new, self._now(), is_over=new.standing.status in TERMINAL)
-        first = history_columns(new.id, new.history)
-
-        async def create(connection: Using) -> Created | Existing:
-            created = await connection.row(sql.create_run, columns)
-            if created is None:
-                return Existing(run_of((await connection.rows(sql.one_run, {"id": new.id}))[0]))
-            await connection.change(sql.add_history, first)
-            await keep_values(connection, new.values)
-            return Created(run_of(created))
-
-        return await self._pools.transaction(create)
+        given = {
+            **new_run_columns(new, self._now(), is_over=new.standing.status in TERMINAL),
+            **history_given(new.id, new.history),
+            **values_given(new.values),
+        }
+        create = own.create_run(values=bool(new.values))
+        async with self._pools.using() as connection:
+            created = await connection.row(create, given)
+            if created is not None:
+                return Created(run_of(created))
+            return Existing(run_of((await connection.rows(sql.one_run, {"id": new.id}))[0]))
 
     async def claim_runs(
         self,
@@ -210,8 +220,8 @@ class PostgresStore:
         workflows: Sequence[tuple[str, int]] | None = None,
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token."""
-        dead = [row[0] for row in await self._query(own.dead_holders, {"id": session})]
-        if not dead and not (await self._query(own.is_anything_due, {}))[0][0]:
+        is_due, dead = await self._look_for_work(session)
+        if not is_due and not dead:
             return ()
         values = {
             "session": session,
@@ -227,35 +237,40 @@ class PostgresStore:
         async def take(connection: Using) -> list[Row]:
             for holder in dead:
                 await self._end_session(connection, holder, is_dead=True)
-            return await connection.rows(claim, values)
+            claimed = await connection.rows(claim, values)
+            if not claimed and not await connection.rows(sql.live_session, {"id": session, "now": self._given_now}):
+                raise SessionOver(session)
+            return claimed
 
-        claimed = await self._pools.transaction(take)
+        claimed = await self._pools.transaction(take) if dead else await self._at_once(take)
         return [run_of(row) for row in sorted(claimed, key=_urgency)]
+
+    async def _look_for_work(self, session: str) -> tuple[bool, Sequence[str]]:
+        """Whether a run is due, and which other sessions hold runs although they are dead; most of the time neither."""
+        async with self._pools.using() as connection:
+            asked = self._server_clock.asks()
+            [(answer, is_due, dead)] = await connection.rows(own.look_for_work, {"id": session, "now": self._given_now})
+            self._server_clock.learn(asked, answer)
+        return is_due, dead
+
+    async def _at_once(self, act: Callable[[Using], Awaitable[T]]) -> T:
+        async with self._pools.using() as connection:
+            return await act(connection)
 
     async def commit(self, commit: Commit) -> CommitReply:
         """Write all of it in one transaction, or nothing. A cancel that comes meanwhile is delivered after it."""
         return await uninterrupted(self._commit(commit))
 
     async def _commit(self, commit: Commit) -> CommitReply:
-        columns = commit_columns(commit, self._now(), is_over=commit.standing.status in TERMINAL)
-        columns["now"] = self._given_now
+        stamp, now = self._now(), self._given_now
         try:
-            if is_plain(commit):
-                return await self._commit_at_once(commit, columns)
-            return await self._pools.transaction(lambda connection: write_commit(connection, commit, columns))
+            if commit.joined:
+                return await self._pools.with_core(lambda guest: write_joined_commit(guest, commit, stamp, now))
+            return await self._at_once(lambda connection: write_commit(connection, commit, stamp, now))
         except StatementRefused as refused:
             return Refused(refused.number, str(refused))
         except StoreUnavailable as error:
             return await self._unless_written(error, commit)
-
-    async def _commit_at_once(self, commit: Commit, columns: Mapping[str, Any]) -> CommitReply:
-        assert commit.history is not None  # a plain commit has one
-        line = history_columns(commit.run, commit.history)
-        values = {**columns, **{f"history_{name}": value for name, value in line.items()}}
-        async with self._pools.using() as connection:
-            if await connection.change(own.advance_with_history, values) == 1:
-                return Committed()
-            return await why_late(connection, commit)
 
     async def _unless_written(self, error: StoreError, commit: Commit) -> CommitReply:
         """Raise the error, unless the transition is there: an answer that was lost is looked up and not guessed."""
@@ -406,13 +421,12 @@ class PostgresStore:
         answer = {**columns_of(decision), "id": decision.wait, "now": self._given_now}
 
         async def decide(connection: Using) -> DecisionReply:
-            row = await _locked_wait(connection, decision.wait)
+            await connection.row(own.lock_run_of_wait, answer)
+            decided = await connection.row(sql.decide_wait, answer)
+            row = decided or await connection.row(sql.one_wait, answer)
             if row is None:
                 return DecisionReply("unknown", None)
-            decided = await connection.row(sql.decide_wait, answer)
-            if decided is None:
-                row = await connection.row(sql.one_wait, answer)
-            wait = row_of(WaitRow, decided or row or ())
+            wait = row_of(WaitRow, row)
             if decided or wait.status == "open":  # an open one that took no answer is due: its run will expire it
                 await connection.change(sql.wake_run, {"id": wait.run, "now": self._given_now})
             return DecisionReply("applied" if decided else refusal(wait, decision), wait)
@@ -424,11 +438,12 @@ class PostgresStore:
         values = {"id": wait, "now": self._given_now}
 
         async def close(connection: Using) -> WaitRow | None:
-            if await _locked_wait(connection, wait) is None:
-                return None
+            await connection.row(own.lock_run_of_wait, values)
             expired = await connection.row(sql.expire_wait, values)
             row = expired or await connection.row(sql.one_wait, values)
-            found = row_of(WaitRow, row or ())
+            if row is None:
+                return None
+            found = row_of(WaitRow, row)
             if expired:
                 await connection.change(sql.wake_run, {"id": found.run, "now": self._given_now})
             return found
@@ -439,25 +454,26 @@ class PostgresStore:
 
     async def begin_effect(self, claim: EffectClaim) -> EffectBegun | EffectFound | None:
         """Record the intention, or find what was recorded under that key or `once_per`; None if the lease is lost."""
-        now = self.now()
+        mine = begun_row(claim, None, self.now())  # its session is that of the claim, as the database knows it
+        begun = await self._query(own.begin_effect, columns_of(mine))
+        if begun:
+            return EffectBegun(row_of(EffectRow, begun[0]))
+        return await self._pools.transaction(lambda connection: self._found_effect(connection, claim))
 
-        async def begin(connection: Using) -> EffectBegun | EffectFound | None:
-            held = await connection.row(own.lock_run, {"id": claim.run})
-            if held is None or held[0] != claim.token:
-                return None
-            begun = columns_of(begun_row(claim, held[1], now))
-            row = await connection.row(ledger.effect_of_key, begun)
-            mine = None if row is None else row_of(EffectRow, row)
-            if mine is not None and mine.status != "not_happened":
-                return EffectFound(mine, await self._is_alive(connection, mine))
-            taken = await connection.row(ledger.effect_once_per, begun)
-            if taken is not None:
-                other = row_of(EffectRow, taken)
-                return EffectFound(other, await self._is_alive(connection, other))
-            again = ledger.begin_effect if mine is None else ledger.begin_effect_again
-            return EffectBegun(row_of(EffectRow, (await connection.rows(again, begun))[0]))
-
-        return await self._pools.transaction(begin)  # who loses a race for `once_per` looks again
+    async def _found_effect(self, connection: Using, claim: EffectClaim) -> EffectBegun | EffectFound | None:
+        """Why an effect was not begun; or begin it again, after one that did not happen."""
+        held = await connection.row(own.lock_run, {"id": claim.run})
+        if held is None or held[0] != claim.token:
+            return None
+        mine = columns_of(begun_row(claim, held[1], self.now()))
+        row = await connection.row(ledger.effect_of_key, mine)
+        if row is None or row_of(EffectRow, row).status == "not_happened":
+            again = ledger.begin_effect if row is None else ledger.begin_effect_again
+            row = await connection.row(ledger.effect_once_per, mine)
+            if row is None:  # whoever is beaten to the business key at this moment looks again
+                return EffectBegun(row_of(EffectRow, (await connection.rows(again, mine))[0]))
+        found = row_of(EffectRow, row)
+        return EffectFound(found, await self._is_alive(connection, found))
 
     async def _is_alive(self, connection: Using, effect: EffectRow) -> bool:
         """Whether the claim that began an effect still stands, and its session lives."""
@@ -533,7 +549,7 @@ class PostgresStore:
 
     def value(self, digest: str) -> bytes | None:
         """The bytes of that digest."""
-        rows = self._pools.wait_for(lambda: self._query(ledger.value_of_digest, {"digest": digest}))
+        rows = self._pools.wait_for(lambda: self._query(ledger.value_of_digest, {"digest": digest}), "reads")
         return None if not rows else bytes(rows[0][0])
 
     # --- copies --------------------------------------------------------------------------------------------------
@@ -551,15 +567,6 @@ class PostgresStore:
                 await connection.change(statement, values)
 
             yield fill
-
-
-async def _locked_wait(connection: Using, wait: str) -> Row | None:
-    """The wait, once the row of its run is locked: what a worker has just released is then seen."""
-    row = await connection.row(sql.one_wait, {"id": wait})
-    if row is None:
-        return None
-    await connection.row(own.lock_run, {"id": row_of(WaitRow, row).run})
-    return await connection.row(sql.one_wait, {"id": wait})
 
 
 def _urgency(claimed: Row) -> tuple[int, int, int]:

@@ -2,54 +2,76 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
+import random
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
+from sqlalchemy.exc import DBAPIError
 
-from agentflow.errors import ConfigurationError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
-from agentflow.record import record
+from agentflow.errors import ConfigurationError, InvalidInput, StoreError, StoreUnavailable
+from agentflow.store.postgres_errors import AGAIN, OURS, in_our_words
 from agentflow.store.prepared import Statement
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
+Aside: TypeAlias = Literal["heartbeat", "reads"]
 
-POOL = 16
-WITHIN = 30.0  # seconds that a caller without a loop waits for its answer
+PATIENCE = 10.0  # seconds for a lock
+POOL = 16  # connections for a loop
+GUESTS = 4  # and for statements of authors on it
+CONNECTING = 10.0  # seconds
+WITHIN = 30.0  # seconds for the answer to a statement
+STANDING_STILL = 5.0  # seconds between two statements of one transaction
+CLOSING = 5.0  # seconds for a good end of a loop's connections
 TRIES = 5  # of a transaction that the database asks to begin again
-
-GONE = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.InterfaceError,
-    OSError,
-    TimeoutError,
-)
-AGAIN = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError)
-UNFIT = (asyncpg.DataError, asyncpg.CharacterNotInRepertoireError, asyncpg.UntranslatableCharacterError)
+PAUSE = 0.005  # seconds before the second try; doubled for each one after it
 
 
 class Address:
     """Where the database is, in the parts that may be shown and those that may not."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise ConfigurationError(f"the address of the PostgreSQL store cannot be read: {error}") from None
         query = dict(parse_qsl(parts.query))
         self.schema = query.pop("schema", None)
         if self.schema is not None and not self.schema.isidentifier():
             raise ConfigurationError(f"schema={self.schema!r} is no name of a PostgreSQL schema")
+        self._is_named = "application_name" in query
         self.dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(query, safe="/"), ""))
         host = parts.hostname or query.get("host", "localhost")
-        self.shown = f"PostgreSQL {parts.path.lstrip('/') or 'postgres'} at {host}" + (
-            f":{parts.port}" if parts.port else ""
-        )
+        self.shown = f"PostgreSQL {parts.path.lstrip('/') or 'postgres'} at {host}" + (f":{port}" if port else "")
+
+    def settings(self, patience: float) -> Mapping[str, str]:
+        """What is asked of the server for each connection, whatever is usual in this database.
+
+        Transactions that lock a row and then read rely on it that each statement sees what is committed by then. Of a
+        client that stands still with a lock, the server frees the row in time for whoever takes its run over.
+        """
+        asked = {
+            "default_transaction_isolation": "read committed",
+            "lock_timeout": f"{patience * 1000:.0f}",
+            "statement_timeout": f"{WITHIN * 1000:.0f}",
+            "idle_in_transaction_session_timeout": f"{STANDING_STILL * 1000:.0f}",
+            "jit": "off",  # it costs more than statements as small as ours
+        }
+        if not self._is_named:
+            asked["application_name"] = "agentflow"
+        if self.schema is not None:  # statements of authors find their own tables behind ours
+            asked["search_path"] = f'"{self.schema}", "$user", public'
+        return asked
 
 
 class Using:
@@ -75,101 +97,165 @@ class Using:
         return int(said.rpartition(" ")[2])
 
 
-@record
 class Held:
-    """The pool of a loop, and what closes it when the loop ends."""
+    """The connections of one loop, and what closes them when the loop ends."""
 
-    pool: Any
-    life: AsyncGenerator[None, None]
+    def __init__(self, connect: Callable[[], Awaitable[Any]], pool: Any) -> None:
+        self._connect = connect
+        self.pool = pool
+        self._engine: AsyncEngine | None = None
+        self.life = self._until_the_loop_ends()
 
+    @property
+    def engine(self) -> "AsyncEngine":
+        """Connections of SQLAlchemy's, for statements of authors: who joins none needs none."""
+        if self._engine is None:
+            from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415  it needs greenlet, others do not
 
-class Pools:
-    """The pools of one store."""
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Held] = weakref.WeakKeyDictionary()
-        self._making = threading.Lock()
-        self._blocking: Blocking | None = None
-        self.is_open = False
-
-    async def _pool(self) -> Any:
-        loop = asyncio.get_running_loop()
-        held = self._pools.get(loop)
-        if held is None:
-            settings = {} if self.address.schema is None else {"search_path": self.address.schema}
-            pool = asyncpg.create_pool(
-                self.address.dsn, min_size=0, max_size=POOL, server_settings=settings, reset=_leave_as_it_is
+            self._engine = create_async_engine(
+                "postgresql+asyncpg://",
+                async_creator=self._connect,
+                pool_size=GUESTS,
+                max_overflow=0,
+                pool_pre_ping=True,
             )
-            held = self._pools[loop] = Held(pool, self._until_the_loop_ends(pool))
-            await anext(held.life)
-        await held.pool  # once: it is harmless after that
-        return held.pool
+        return self._engine
 
-    async def _until_the_loop_ends(self, pool: Any) -> AsyncGenerator[None, None]:
-        """A loop that ends closes its asynchronous generators, and so this pool, whoever forgot to."""
+    async def _until_the_loop_ends(self) -> AsyncGenerator[None, None]:
+        """A loop that ends closes its asynchronous generators, and so its connections, whoever forgot to."""
         try:
             yield
         finally:
-            await pool.close()
+            with contextlib.suppress(TimeoutError):  # the pool cuts off what does not answer
+                async with asyncio.timeout(CLOSING):
+                    await self.pool.close()
+            if self._engine is not None:
+                await self._engine.dispose()
+
+
+class Pools:
+    """The connections of one store, by event loop. Any thread may use it."""
+
+    def __init__(self, address: Address, patience: float) -> None:
+        self.address = address
+        self._options: dict[str, Any] = {
+            "dsn": address.dsn,
+            "server_settings": address.settings(patience),
+            "timeout": CONNECTING,
+            "command_timeout": WITHIN,
+        }
+        self._lock = threading.Lock()
+        self._held: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Held] = weakref.WeakKeyDictionary()
+        self._asides: dict[Aside, Blocking] = {}
+        self.is_open = False
+
+    async def _own(self) -> Held:
+        """The connections of the loop that runs."""
+        if not self.is_open:
+            raise StoreUnavailable(f"{self.address.shown} is not open; call open() first")
+        loop = asyncio.get_running_loop()
+        held = self._held.get(loop)
+        if held is None:
+            pool = asyncpg.create_pool(**self._options, min_size=0, max_size=POOL, reset=_leave_as_it_is)
+            held = Held(self._connect, pool)
+            with self._lock:
+                self._forget_loops_that_are_closed()
+                self._held[loop] = held
+            await anext(held.life)
+        await held.pool  # once: it is harmless after that
+        return held
+
+    async def _connect(self) -> Any:
+        return await asyncpg.connect(**self._options)
 
     @asynccontextmanager
     async def using(self) -> AsyncGenerator[Using, None]:
         """A connection, each statement on it a transaction of its own. Raises `StoreError`."""
-        if not self.is_open:
-            raise StoreUnavailable(f"{self.address.shown} is not open; call open() first")
         try:
-            pool = await self._pool()
-            async with pool.acquire() as raw:
+            held = await self._own()
+            async with held.pool.acquire() as raw:
                 yield Using(raw)
-        except (asyncpg.PostgresError, *GONE, OverflowError, UnicodeEncodeError) as error:
+        except OURS as error:
             raise self.ours(error) from error
 
     async def transaction(self, act: Callable[[Using], Awaitable[T]]) -> T:
         """Carry it out in one transaction; begun again a few times if the database asks for that."""
-        for attempt in range(TRIES):
+
+        async def once() -> T:
+            async with self.using() as connection, connection.raw.transaction():
+                return await act(connection)
+
+        return await self._persistently(once)
+
+    async def with_core(self, act: "Callable[[AsyncConnection], Awaitable[T]]") -> T:
+        """The same with a connection of SQLAlchemy's; where its transaction begins and ends is the caller's affair."""
+
+        async def once() -> T:
             try:
-                async with self.using() as connection, connection.raw.transaction():
+                held = await self._own()
+                async with held.engine.connect() as connection:
                     return await act(connection)
+            except OURS as error:
+                raise self.ours(error) from error
+            except DBAPIError as error:
+                cause = cause_of(error)
+                raise self.ours(cause) from cause
+
+        return await self._persistently(once)
+
+    async def _persistently(self, once: Callable[[], Awaitable[T]]) -> T:
+        for attempt in range(TRIES - 1):
+            try:
+                return await once()
             except StoreError as error:
-                if not isinstance(error.__cause__, AGAIN) or attempt == TRIES - 1:
+                if not isinstance(error.__cause__, AGAIN):
                     raise
-        raise AssertionError("the last attempt returns or raises")
+            await asyncio.sleep(PAUSE * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311  jitter, no secret
+        return await once()
 
     async def close(self) -> None:
-        """Let go of the connections of this loop, and of those of loops that are gone."""
+        """Let go of the connections of this loop; with the last loop, of all that is left."""
         await self._close_own()
-        for loop in [loop for loop in self._pools if loop.is_closed()]:
-            del self._pools[loop]  # its pool ended with it
-        blocking = self._blocking
-        if all(blocking is not None and blocking.is_of(loop) for loop in self._pools):
-            self.is_open, self._blocking = False, None
-            if blocking is not None:
-                blocking.stop(self._close_own())
+        with self._lock:
+            self._forget_loops_that_are_closed()
+            asides = tuple(self._asides.values())
+            if any(not any(aside.is_of(loop) for aside in asides) for loop in self._held):
+                return  # somebody is at work on another loop
+            self.is_open, self._asides = False, {}
+        for aside in asides:
+            aside.stop(self._close_own())
 
     async def _close_own(self) -> None:
-        held = self._pools.pop(asyncio.get_running_loop(), None)
+        held = self._held.pop(asyncio.get_running_loop(), None)
         if held is not None:
             await held.life.aclose()
 
-    def wait_for(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of work on a loop of its own: for the heartbeat's thread, and for reads from any thread."""
-        with self._making:
-            self._blocking = self._blocking or Blocking()
-        return self._blocking.wait_for(work(), self)
+    def _forget_loops_that_are_closed(self) -> None:
+        for loop in [loop for loop in self._held if loop.is_closed()]:
+            del self._held[loop]  # its connections ended with it
+
+    def wait_for(self, work: Callable[[], Coroutine[Any, Any, T]], aside: Aside, within: float = WITHIN) -> T:
+        """The result of work on a loop of its own, which depends on nobody's; raises `StoreUnavailable` after `within`
+        seconds.
+        """
+        with self._lock:
+            if aside not in self._asides:
+                self._asides[aside] = Blocking(aside)
+            loop = self._asides[aside]
+        try:
+            return loop.wait_for(work(), within)
+        except concurrent.futures.TimeoutError as error:
+            raise self.ours(TimeoutError(f"no answer within {within:g} s")) from error
 
     def ours(self, error: BaseException) -> StoreError | InvalidInput:
-        """The driver's error in our words: which database, what, and how to mend it."""
-        shown = self.address.shown
-        if isinstance(error, UNFIT) and "0x00" in str(error):
-            return InvalidInput(f"{shown} cannot store a text with a NUL character; take it out")
-        if isinstance(error, (*UNFIT, OverflowError, UnicodeEncodeError)):
-            return InvalidInput(f"a value cannot be stored: {error}")
-        if isinstance(error, asyncpg.LockNotAvailableError):
-            return StoreBusy(f"{shown}: somebody holds a lock for too long; nothing was written, try again")
-        if isinstance(error, GONE):
-            return StoreUnavailable(f"{shown} cannot be reached or went away: {str(error) or type(error).__name__}")
-        return StoreError(f"{shown} refused a statement and nothing was written: {error}")
+        """The driver's error in our words."""
+        return in_our_words(self.address.shown, error)
+
+
+def cause_of(error: DBAPIError) -> BaseException:
+    """What asyncpg raised before SQLAlchemy put it into its own classes."""
+    inner = error.orig
+    return error if inner is None else inner.__cause__ or inner
 
 
 async def _leave_as_it_is(_connection: Any) -> None:
@@ -179,18 +265,20 @@ async def _leave_as_it_is(_connection: Any) -> None:
 class Blocking:
     """A loop on a thread of its own, so that no caller depends on a loop that may be busy."""
 
-    def __init__(self) -> None:
+    def __init__(self, aside: Aside) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="agentflow-postgres", daemon=True)
+        name = f"agentflow-postgres-{aside}"
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def wait_for(self, work: Coroutine[Any, Any, T], pools: Pools) -> T:
+    def wait_for(self, work: Coroutine[Any, Any, T], within: float) -> T:
+        """Its result; raises `TimeoutError` and cancels it after so many seconds."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result(WITHIN)
-        except concurrent.futures.TimeoutError as error:
+            return future.result(within)
+        except concurrent.futures.TimeoutError:
             future.cancel()
-            raise pools.ours(TimeoutError(f"no answer within {WITHIN:g} s")) from error
+            raise
 
     def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it is this loop."""

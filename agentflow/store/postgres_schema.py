@@ -20,8 +20,8 @@ async def prepare_database(connection: Using, address: Address) -> None:
     """
     raw = connection.raw
     await raw.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-    if address.schema is not None:
-        await raw.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"')
+    if address.schema is not None and not await _is_there(raw, address.schema):
+        await raw.execute(f'CREATE SCHEMA "{address.schema}"')
     if not await _is_fresh(raw, address):
         return
     dialect = postgres_dialect()
@@ -31,6 +31,11 @@ async def prepare_database(connection: Using, address: Address) -> None:
             await raw.execute(str(CreateIndex(index).compile(dialect=dialect)))
     await connection.change(sql.record_schema, {"name": "product", "value": "agentflow"})
     await connection.change(sql.record_schema, {"name": "schema", "value": str(SCHEMA)})
+
+
+async def _is_there(raw: Any, schema: str) -> bool:
+    """Whether the schema exists: who may use it need not have the right to create one."""
+    return await raw.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema) is not None
 
 
 async def _is_fresh(raw: Any, address: Address) -> bool:

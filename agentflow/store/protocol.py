@@ -89,8 +89,8 @@ class Store(Protocol):
 
         Sets status `running` for queued and waiting runs; `cancelling` and `compensating` stay. A run that is
         paused is not taken, and a terminal run never. Raises `claims_without_progress` by one. With `runs`, only
-        those ids. `workflows` names the (name, version) pairs that the caller knows. A session whose lease is over gets
-        nothing: it must begin another one.
+        those ids. `workflows` names the (name, version) pairs that the caller knows. Raises `SessionOver` if
+        something is due and the session's lease is over: others would take the runs at once, so it must begin another.
         """
         ...
 

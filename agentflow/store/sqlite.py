@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from agentflow.errors import ConfigurationError, NotFound, StoreUnavailable
+from agentflow.errors import ConfigurationError, NotFound, SessionOver, StoreUnavailable
 from agentflow.store import ledger_statements as ledger
 from agentflow.store import statements as sql
 from agentflow.store.instants import from_number_or_none, in_utc, to_number
@@ -241,6 +241,8 @@ class SqliteStore:
             for holder in dead:
                 _end_session(writing, holder, now, is_dead=True)
             claimed = writing.rows(claim, values)
+            if not claimed and not writing.rows(sql.live_session, {"id": session, "now": now}):
+                raise SessionOver(session)
         for holder in dead:
             self._locks.forget(holder)
         found = [run_of(row) for row in sorted(claimed, key=_urgency)]

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Table,
+    Update,
     and_,
     case,
     exists,
@@ -23,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import tuple_ as pair
 from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.dml import ReturningInsert
 
 from agentflow.store.mapping import RUN_NAMES, STANDING_NAMES, names_of
 from agentflow.store.prepared import NOW, Statement, given, given_for, insert
@@ -51,7 +53,8 @@ def word(text: str) -> ColumnElement[str]:
 
 is_terminal = runs.c.status.in_([word(status) for status in sorted(TERMINAL)])
 is_unclaimed = runs.c.session.is_(None)
-is_settled = waits.c.status.in_([word("decided"), word("expired")])
+SETTLED = [word("decided"), word("expired")]
+is_settled = waits.c.status.in_(SETTLED)
 is_running = sessions.c.stopped_at.is_(None)
 is_live = and_(is_running, sessions.c.lease_until > NOW)
 
@@ -140,7 +143,12 @@ def sessions_with_runs() -> Executable:
 
 @Statement
 def create_run() -> Executable:
-    values = {column.name: given(column.name) for column in RUN}
+    return run_to_create()
+
+
+def run_to_create() -> ReturningInsert[Any]:
+    """A new run's row, if there is none of that id."""
+    values = {column.name: given_for(column) for column in RUN}
     return insert(runs, unless_there=True).values(values | {"priority": ZERO}).returning(*RUN)
 
 
@@ -485,20 +493,17 @@ def open_wait() -> Executable:
 
 @Statement
 def close_wait() -> Executable:
-    return (
-        update(waits)
-        .where(waits.c.id == given("id"), waits.c.run == given("run"), waits.c.status == word("open"))
-        .values(status=word("closed"), closed_at=NOW)
-    )
+    return closed_waits(waits.c.id == given("id"), waits.c.run == given("run"))
 
 
 @Statement
 def close_waits_of_run() -> Executable:
-    return (
-        update(waits)
-        .where(waits.c.run == given("run"), waits.c.status == word("open"))
-        .values(status=word("closed"), closed_at=NOW)
-    )
+    return closed_waits(waits.c.run == given("run"))
+
+
+def closed_waits(*which: ColumnElement[bool]) -> Update:
+    """Those that were open until now."""
+    return update(waits).where(*which, waits.c.status == word("open")).values(status=word("closed"), closed_at=NOW)
 
 
 @Statement

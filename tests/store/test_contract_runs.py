@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentflow.errors import InvalidInput
+from agentflow.errors import InvalidInput, SessionOver
 from agentflow.store.protocol import Store
 from agentflow.store.rows import Committed, Created, Existing, LateResult, Requested, RunFilter, RunRow
 from tests.store.making import (
@@ -198,7 +198,8 @@ async def test_a_session_whose_lease_is_over_takes_nothing(store: Store, clock: 
     session = await store.open_session("slept")
     await store.create_run(new_run())
     clock.advance(seconds=31)
-    assert list(await store.claim_runs(session, limit=1)) == []
+    with pytest.raises(SessionOver, match="begin another"):
+        await store.claim_runs(session, limit=1)
     assert len(await store.claim_runs(await store.open_session("awake"), limit=1)) == 1
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,12 +18,14 @@ from agentflow.errors import (
     OlderSchema,
     StoreUnavailable,
 )
+from agentflow.store.instants import to_number
 from agentflow.store.opening import open_store
 from agentflow.store.postgres import PostgresStore
+from agentflow.store.postgres_clock import ServerClock
 from agentflow.store.postgres_connection import Address, Using
 from agentflow.store.rows import Committed, Created, EffectBegun, Joined, LateResult, Refused
 from tests import postgres
-from tests.store.making import claimed, commit, decision, effect, history, new_run, standing, step, wait_row
+from tests.store.making import attempt, claimed, commit, decision, effect, history, new_run, standing, step, wait_row
 
 pytestmark = pytest.mark.skipif(postgres.server() is None, reason="no PostgreSQL: set AGENTFLOW_TEST_PG")
 MANY = 20
@@ -118,35 +120,101 @@ async def test_a_decision_while_a_run_is_being_given_back_wakes_it(store: Postgr
 # --- commits -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_plain_commit_is_one_statement_outside_a_transaction(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, row = await claimed(store, standing=due(store))
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every query that reaches the server through the store's connections, BEGIN and COMMIT too."""
     seen: list[str] = []
-    change = Using.change
+    begin = Using.__init__
 
-    async def counted(self: Using, statement: Any, values: Any) -> int:
-        seen.append(statement.postgres.text)
-        return await change(self, statement, values)
+    def note(record: Any) -> None:
+        seen.append(record.query)
 
-    monkeypatch.setattr(Using, "change", counted)
-    monkeypatch.setattr(asyncpg.Connection, "transaction", None)  # whoever begins one fails
-    assert await store.commit(step(row)) == Committed()
-    assert len(seen) == 1
+    def watched(self: Using, raw: Any) -> None:
+        begin(self, raw)
+        raw.add_query_logger(note)
+
+    monkeypatch.setattr(Using, "__init__", watched)
+    return seen
+
+
+async def test_a_start_a_claim_an_effect_and_every_commit_is_one_round_trip(
+    store: PostgresStore, asked: list[str]
+) -> None:
+    session = await store.open_session("test")
+    await counted_life(store, session, asked, "first")  # which also asks for the numbers of types, once a connection
+    counts = await counted_life(store, session, asked, "r")
+    assert counts == {"create": 1, "claim": 2, "commits": [1] * 5}  # a claim asks first whether there is work at all
+    assert [line.revision for line in await store.history("r")] == [0, 1, 2, 3, 4]
+    assert [line.attempt for line in await store.attempts("r")] == [1, 2]
+    assert [line.status for line in await store.waits(run="r", status=None)] == ["open", "closed"]
+    assert (store.value("r one"), store.value("r two")) == (b"content", b"bytes")
+
+
+async def counted_life(store: PostgresStore, session: str, asked: list[str], name: str) -> dict[str, object]:
+    """How many queries each part of a life took."""
+    counts: dict[str, object] = {}
+    asked.clear()
+    await store.create_run(new_run(name, standing=due(store), values=((f"{name} one", b"content"),)))
+    counts["create"] = len(asked)
+    asked.clear()
+    [row] = await store.claim_runs(session, limit=1)
+    counts["claim"] = len(asked)
+    one, other = wait_row(name), wait_row(name, id=f"{name}.other")
+    commits: list[int] = []
+    for now in (
+        step(row),
+        step(replace(row, revision=1), attempts=(attempt(1), attempt(2))),
+        step(replace(row, revision=2), opens=(one, other), values=((f"{name} two", b"bytes"),)),
+        step(replace(row, revision=3), closes=(other.id,), settles=("no such key",)),
+        commit(replace(row, revision=4), standing("waiting"), release=True),
+    ):
+        asked.clear()
+        assert await store.commit(now) == Committed()
+        commits.append(len(asked))
+    return counts | {"commits": commits}
+
+
+async def test_an_effect_is_begun_and_settled_in_one_round_trip_each(store: PostgresStore, asked: list[str]) -> None:
+    _, row = await claimed(store, standing=due(store))
+    asked.clear()
+    begun = await store.begin_effect(effect(row))
+    assert isinstance(begun, EffectBegun)
+    assert begun.row.session == row.session
+    assert await store.settle_effect("r", row.token or "", begun.row.key, "done")
+    assert len(asked) == 2
 
 
 async def test_a_commit_whose_answer_was_lost_is_looked_up(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, row = await claimed(store, standing=due(store))
-    change = Using.change
-
-    async def lost(self: Using, statement: Any, values: Any) -> int:
-        await change(self, statement, values)
-        raise ConnectionResetError("the answer was lost")
-
-    monkeypatch.setattr(Using, "change", lost)
+    losing_answers(monkeypatch, 1)
     assert await store.commit(step(row)) == Committed()
+
+
+async def test_a_commit_of_which_nothing_can_be_learned_is_a_failure(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, row = await claimed(store, standing=due(store))
+    losing_answers(monkeypatch, 2)
+    with pytest.raises(StoreUnavailable):
+        await store.commit(step(row))
+    assert await store.commit(step(row)) == LateResult()  # it had been written, and is not written twice
+    assert [line.revision for line in await store.history("r")] == [0, 1]
+
+
+def losing_answers(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """The next statements are carried out, but their answers are lost."""
+    rows, left = Using.rows, [count]
+
+    async def lost(self: Using, statement: Any, values: Any) -> Any:
+        found = await rows(self, statement, values)
+        if left[0]:
+            left[0] -= 1
+            raise ConnectionResetError("the answer was lost")
+        return found
+
+    monkeypatch.setattr(Using, "rows", lost)
 
 
 async def test_a_refused_statement_of_an_author_takes_everything_back(store: PostgresStore) -> None:
@@ -181,7 +249,7 @@ async def test_the_servers_clock_rules_however_wrong_ours_is(store: PostgresStor
     session = await store.open_session("test")
     await store.create_run(new_run("later", standing=standing("queued", due_at=store.now() + timedelta(minutes=1))))
     await store.create_run(new_run("now", standing=due(store)))
-    store._ahead += timedelta(hours=1)  # as if this machine's clock had jumped
+    store._server_clock.now = lambda: datetime.now(UTC) + timedelta(hours=1)  # type: ignore[method-assign]
     assert [row.id for row in await store.claim_runs(session, limit=9)] == ["now"]
 
 
@@ -190,6 +258,73 @@ async def test_now_is_the_servers_time(store: PostgresStore) -> None:
         server: datetime = await connection.raw.fetchval("select clock_timestamp()")
     assert abs(server - store.now()) < timedelta(seconds=1)
     assert store.now().tzinfo is UTC
+
+
+class Ticks:
+    """A monotonic clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class Server:
+    """A server whose clock may be set, and a way to it that takes some time."""
+
+    clock: ServerClock
+    ticks: Ticks
+    ahead: float = 0.0  # of the ticks, in seconds
+
+    def now(self) -> float:
+        return self.ticks.seconds + self.ahead
+
+    def answers(self, there: float, back: float) -> None:
+        asked = self.clock.asks()
+        self.ticks.seconds += there
+        answer = round(self.now() * 1_000_000)
+        self.ticks.seconds += back
+        self.clock.learn(asked, answer)
+
+    def behind(self) -> float:
+        """How far the clock is behind the server's."""
+        return self.now() - to_number(self.clock.now()) / 1_000_000
+
+
+@pytest.fixture
+def server() -> Server:
+    ticks = Ticks()
+    return Server(ServerClock(ticks), ticks, ahead=1e9)
+
+
+def test_the_clock_is_behind_the_server_by_the_way_back_and_never_ahead(server: Server) -> None:
+    server.answers(there=0.25, back=0.5)
+    assert server.behind() == pytest.approx(0.5, abs=1e-5)
+    server.ticks.seconds += 60
+    assert server.behind() == pytest.approx(0.5, abs=1e-5)
+
+
+def test_a_quick_answer_is_better_than_a_slow_one_whichever_comes_last(server: Server) -> None:
+    server.answers(there=0.001, back=0.001)
+    server.answers(there=0.5, back=0.5)
+    assert server.behind() == pytest.approx(0.001, abs=1e-5)
+
+
+def test_an_exact_answer_gets_old(server: Server) -> None:
+    server.answers(there=0.0, back=0.001)
+    server.ticks.seconds += 3600
+    server.answers(there=0.0, back=0.5)
+    assert server.behind() == pytest.approx(0.5, abs=1e-5)
+
+
+@pytest.mark.parametrize("seconds", [-30.0, 30.0])
+def test_a_server_whose_clock_was_set_is_followed_at_once(server: Server, seconds: float) -> None:
+    server.answers(there=0.001, back=0.001)
+    server.ahead += seconds
+    server.answers(there=0.01, back=0.01)
+    assert server.behind() == pytest.approx(0.01, abs=1e-5)
 
 
 async def test_a_lease_is_renewed_from_a_thread_and_a_lost_one_is_final(address: str) -> None:
