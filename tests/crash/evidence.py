@@ -143,10 +143,8 @@ def _bodies(evidence: Evidence) -> Iterator[str]:
 
 def _ledger(evidence: Evidence) -> Iterator[str]:
     ledger = {key.removeprefix(f"{evidence.run}:"): status for key, status in evidence.left["effects"].items()}
-    wanted = {key: {"unclear"} if key in evidence.doubted else {"done"} for key in EFFECTS}
-    if "seal:1:body" in evidence.doubted:
-        wanted["seal:1:body"] |= {"claimed"}  # test_a_body_that_was_cut_off... looks at that
-    if ledger.keys() != wanted.keys() or any(status not in wanted[key] for key, status in ledger.items()):
+    wanted = {key: "unclear" if key in evidence.doubted else "done" for key in EFFECTS}
+    if ledger != wanted:
         yield f"ledger {ledger}"
     for key, result in evidence.left["results"].items():
         plain = key.removeprefix(f"{evidence.run}:")

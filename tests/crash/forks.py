@@ -64,6 +64,7 @@ class Child:
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.kill()  # if it had no time to lead a group
         self._process.join(WITHIN)
+        self._trouble.unlink(missing_ok=True)
 
 
 def run_child(act: Callable[..., None], *args: Any) -> int:
@@ -103,7 +104,7 @@ class Fork:
         with os.fdopen(self._told, encoding="utf-8") as told:
             trouble = told.read()
         code = os.waitstatus_to_exitcode(status)
-        if trouble or code > 0:
+        if trouble or code not in {0, KILLED}:
             raise ChildFailed(f"a fork ended with {code}:\n{trouble}")
         return code
 
@@ -114,6 +115,7 @@ def fork(act: Callable[..., None], *args: Any) -> int:
 
 
 def _tell(writer: int, act: Callable[..., None], args: tuple[Any, ...]) -> int:
+    signal.alarm(round(WITHIN))  # the end of one that hangs
     try:
         act(*args)
     except BaseException:  # noqa: BLE001  told to the parent, whatever it is

@@ -40,7 +40,7 @@ def frozen_in_statement(place: Place, number: At) -> None:
 
 def _live_to_statement(place: Place, life: str, number: At, act: Callable[[], None]) -> None:
     log = Log(place.log, life)
-    with statements.hooked(Points(log, number, act)):
+    with statements.hooked(place.address, Points(log, number, act)):
         asyncio.run(_travel(place, open_store(place.address), log, lambda _: None))
 
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ from tests.crash.stores import PAST_THE_LEASE, Kind, Place
 LANES = 2  # at work at the same time
 LONGEST = 300.0  # seconds for one of them
 A_FEW = 8  # points later a thawed one stands still again: by then it has tried to write
+COME_ONCE = ("commit ", "effect ", "settle_effect ", "decide ")
 Life = Callable[[Place, int], None]
 Thaw = Callable[[Place, Fork], None]
 
@@ -34,13 +35,17 @@ class Count:
     doubts_routed: int = 0
     late_calls: int = 0  # by workers that had lost the run, under the same key
     wrong: dict[str, list[str]] = field(default_factory=dict)
-    verdicts: dict[int, str] = field(default_factory=dict)
+    numbers: set[int] = field(default_factory=set)
+    verdicts: dict[str, set[str]] = field(
+        default_factory=lambda: defaultdict(set)
+    )  # of points that come once in a life
     kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, number: int, point: str, evidence: Evidence) -> None:
         """One more run was killed and finished."""
         found = problems(evidence)
-        self.points += number not in self.verdicts
+        self.numbers.add(number)
+        self.points = len(self.numbers)
         self.runs += 1
         self.recovered += not found
         self.bodies_repeated += evidence.bodies_repeated
@@ -49,7 +54,8 @@ class Count:
         self.doubts_asked += len(evidence.log.said("asked"))
         self.doubts_routed += len(evidence.doubted)
         self.kinds[point.split(" ")[0].split(":")[0]] += 1
-        self.verdicts[number] = self.verdicts.get(number, "") + verdict_of(point, evidence)
+        if point.startswith(COME_ONCE) and ":shaky:" not in point:
+            self.verdicts[point].add(verdict_of(point, evidence))
         if found:
             self.wrong[f"{number}: {point} ({evidence.run})"] = found
 

@@ -8,11 +8,11 @@ import threading
 from importlib.util import find_spec
 
 import agentflow.store.memory
-import agentflow.store.statements
 import tests.crash.contention
 import tests.crash.lives
 import tests.crash.long_steps
 import tests.crash.races
+from agentflow.store import statements as common
 from agentflow.store.prepared import Statement
 from tests.crash.forks import WITHIN
 from tests.crash.stores import kind_of
@@ -23,10 +23,9 @@ def practise() -> None:
     with kind_of("sqlite") as kind:
         tests.crash.lives.finish(kind.place("practice"))
     if find_spec("asyncpg") is not None:
-        import agentflow.store.postgres  # noqa: PLC0415  its driver may be missing
         from agentflow.store import ledger_statements, postgres_statements  # noqa: PLC0415  as above
 
-        for statements in (agentflow.store.statements, ledger_statements, postgres_statements):
+        for statements in (common, ledger_statements, postgres_statements):
             for statement in vars(statements).values():
                 if isinstance(statement, Statement):
                     _ = statement.postgres

@@ -102,7 +102,7 @@ async def travel_on_a_failing_disk(runs: Sequence[str], folder: Path, at: int) -
     """Journeys of which one statement of the database fails; where, and all that is wrong afterwards."""
     log = Log(folder / "log", "only")
     fault = Fault(log, at, sqlite3.OperationalError)
-    with statements.hooked(fault):
+    with statements.hooked("sqlite:", fault):
         return await travelled(fresh("sqlite", folder), runs, fault)
 
 
@@ -210,25 +210,35 @@ async def command_in_trouble(kind: str, folder: Path, at: int) -> tuple[str | No
     repeated = await until_done(lambda: app.retry("r", request="again"), again)
     with pytest.raises(RunFailed):
         await until_done(lambda: app.result("r", flow), again)
-    found = await state_of(store, "r")
-    applied = [row.command for row in await store.commands("r") if row.status == "applied"]
+    told = await commanded(store, begun)
     await until_done(app.close, again)
     log.close()
-    told = {
-        "statuses": (failed.status, waiting.status, found and found["status"]),
+    told |= {
+        "before": (failed.status, waiting.status),
         "replies": [reply.status for reply in replies if reply.status not in {"applied", "already"}],
         "a retry that was carried out before": repeated.status,
-        "commands": [command for command in applied if command in {"retry", "cancel"}],
-        "history": found and [line["source"] for line in found["history"][1:]],
-        "waits": found and [wait[1] for wait in found["waits"]],
-        "keys": {word for word in begun if word.startswith("r:")},
-        "stranded": found and found["stranded"],
     }
     return fault.where, [f"{name}: {value}" for name, value in told.items() if value != COMMANDED[name]]
 
 
+async def commanded(store: Store, begun: Sequence[str]) -> dict[str, Any]:
+    """What the books say of a run that was retried and cancelled."""
+    found = await state_of(store, "r")
+    assert found is not None  # it was started
+    applied = [row.command for row in await store.commands("r") if row.status == "applied"]
+    return {
+        "status": found["status"],
+        "commands": [command for command in applied if command in {"retry", "cancel"}],
+        "history": [line["source"] for line in found["history"][1:]],
+        "waits": [wait[1] for wait in found["waits"]],
+        "keys": {word for word in begun if word.startswith("r:")},
+        "stranded": found["stranded"],
+    }
+
+
 COMMANDED: dict[str, Any] = {
-    "statuses": ("failed", "waiting", "cancelled"),
+    "before": ("failed", "waiting"),
+    "status": "cancelled",
     "replies": [],
     "a retry that was carried out before": "already",
     "commands": ["retry", "cancel"],

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.crash.evidence import gathered, problems
-from tests.crash.forks import Fork, child, fork, run_child
+from tests.crash.forks import WITHIN, Child, Fork, child, fork, run_child
 from tests.crash.lives import be_refused, finish, frozen_in_statement
 from tests.crash.log import read_log
 from tests.crash.long_steps import KINDS, Keeper, take_over, wait_in_ambush, work
 from tests.crash.matrix import Thaw, freeze_everywhere, show_count, thaw_after, thaw_meanwhile
-from tests.crash.stores import Kind, Place, open_store
+from tests.crash.stores import PAST_THE_LEASE, Kind, Place, open_store
 
 THAWS = pytest.mark.parametrize("thaw", [thaw_after, thaw_meanwhile], ids=["after its end", "in the same state"])
 
@@ -65,6 +65,28 @@ def test_b61_a_worker_that_stands_still_with_the_write_lock_makes_others_busy_an
     [evidence] = gathered(place)
     assert problems(evidence) == []
     assert evidence.bodies_repeated == 0
+
+
+def take_from_transaction(place: Place) -> None:
+    """Stop a worker in the middle of a transaction, and let another one take its run over and end it."""
+    frozen = Fork(frozen_in_statement, place, "SELECT effects.key")
+    assert frozen.stops()
+    try:
+        fork(finish, place, PAST_THE_LEASE)
+    finally:
+        frozen.go_on()
+    frozen.end()
+
+
+@pytest.mark.proof
+def test_b62_a_worker_that_stands_still_in_a_transaction_does_not_keep_its_run_for_ever(kind: Kind) -> None:
+    if kind.name == "sqlite":
+        pytest.skip("on SQLite it holds the write lock, and others are told so")
+    place = kind.place("held")
+    Child(take_from_transaction, place).end(2 * WITHIN)
+    [evidence] = gathered(place)
+
+    assert problems(evidence) == []
 
 
 @pytest.fixture

@@ -10,30 +10,35 @@ from tests.crash.lives import ended_at, ended_in_statement, finish
 from tests.crash.matrix import Life, kill_everywhere, show_count
 from tests.crash.stores import Kind
 
-ROUNDS = {"sqlite": 5, "postgres": 3}
+ROUNDS = {"sqlite": 5, "postgres": 2}
 STRIDE = {"sqlite": 1, "postgres": 7}  # of the points that `make test` looks at; `make proof` looks at each on both
-
-
-STATEMENTS_ARE_SQLITE = "the statements of PostgreSQL are those of its server"
+LEAST: dict[
+    tuple[str, Life], int
+] = {  # points of a journey; on PostgreSQL a commit is one statement, so that only takeovers and the like have any inside
+    ("sqlite", ended_at): 200,
+    ("postgres", ended_at): 200,
+    ("sqlite", ended_in_statement): 70,
+    ("postgres", ended_in_statement): 7,
+}
 
 
 @pytest.fixture(params=[ended_at, ended_in_statement], ids=["methods", "statements"])
-def life(request: pytest.FixtureRequest, kind: Kind) -> Life:
+def life(request: pytest.FixtureRequest) -> Life:
     """Where a life may end: around the methods of the store, or within the work of its database."""
-    if request.param is ended_in_statement and kind.name != "sqlite":
-        pytest.skip(STATEMENTS_ARE_SQLITE)
     chosen: Life = request.param
     return chosen
 
 
 def test_b01_a_kill_at_any_point_loses_and_doubles_nothing(kind: Kind, life: Life) -> None:
-    stride = STRIDE[kind.name]
+    least = LEAST[kind.name, life]
+    stride = min(STRIDE[kind.name], least // 2)
     count = kill_everywhere(kind, life, stride=stride)
 
     assert not count.wrong, count.told()
-    assert count.points == count.runs == count.recovered > 200 // stride
+    assert count.points == count.runs == count.recovered > least // stride
     assert count.recorded_effects_repeated == 0
-    assert 0 < count.bodies_repeated <= count.points
+    assert count.bodies_repeated <= count.points
+    assert count.bodies_repeated or life is ended_in_statement
     if stride == 1:  # or it may have met no doubt
         assert count.doubts_asked > 0
         assert count.doubts_routed > 0
@@ -58,7 +63,7 @@ def test_a_body_that_must_not_be_repeated_and_was_cut_off_is_shown_as_unclear(ki
 
 @pytest.mark.proof
 def test_b01_a_kill_at_any_point_takes_nothing_from_any_of_several_runs(kind: Kind, life: Life) -> None:
-    count = kill_everywhere(replace(kind, company=2), life)
+    count = kill_everywhere(replace(kind, company=2), life, stride={"sqlite": 1, "postgres": 3}[kind.name])
 
     show_count(f"three runs in one process: {life.__name__} on {kind.name}", count)
     assert not count.wrong, count.told()
@@ -73,4 +78,5 @@ def test_b01_every_repetition_of_a_kill_ends_the_same(kind: Kind, life: Life) ->
     for number, count in enumerate(counts, 1):
         show_count(f"round {number} of {rounds}: {life.__name__} on {kind.name}", count)
         assert not count.wrong, count.told()
-    assert all(count.verdicts == counts[0].verdicts for count in counts)
+    for place in set.intersection(*(set(count.verdicts) for count in counts)):
+        assert len({verdict for count in counts for verdict in count.verdicts[place]}) == 1, place
