@@ -1,1 +1,1 @@
-"""The peers: each module offers `VARIANTS`, what can be measured of it, and `DISTS`, whose versions are reported."""
+"""What is measured: each module offers `VARIANTS`, by name."""

