@@ -187,13 +187,15 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         if self._drives:
             (await self._runner()).drive(run)
 
-    async def _drive_for_caller(self, row: RunRow) -> None:
+    async def _drive_for_caller(self, row: RunRow) -> RunRow:
         """Drive a run that somebody waits for: a blocked one is looked at now, what blocked it may be mended."""
         runner = await self._runner()
         if row.standing.blocked is not None:
             runner.forget_refusal(row.id)
             await wake_run(self._store, row.id)
+            row = await self._row(row.id)
         runner.drive(row.id)
+        return row
 
     def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb on the background loop and wait for it."""
@@ -247,6 +249,13 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         """
         if connection is not None:
             raise InvalidInput("connection=: a start cannot join your transaction yet; leave it out")
+        row = await self._started(workflow, context, id, batch)
+        if row.standing.status not in TERMINAL:
+            await self._drive(row.id)
+        return await read_snapshot(self._store, self._definition_for(row, workflow), row)
+
+    async def _started(self, workflow: Workflow[C, Any], context: C, id: str | None, batch: str | None) -> RunRow:
+        """The row of the run, created now or before."""
         definition = self._definition_of(workflow)
         await self._store.open()
         run = check_run_id(id) if id is not None else secrets.token_hex(8)
@@ -257,9 +266,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
                 f"run {run!r} exists with another input (workflow {reply.row.workflow!r}, "
                 f"{reply.row.standing.status} in {reply.row.standing.state!r}); start under another id"
             )
-        if reply.row.standing.status not in TERMINAL:
-            await self._drive(run)
-        return await read_snapshot(self._store, self._definition_for(reply.row, workflow), reply.row)
+        return reply.row
 
     async def run(
         self, workflow: Workflow[C, Any], context: C, /, *, id: str | None = None, timeout: timedelta | None = None
@@ -268,18 +275,19 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
 
         A run that failed is returned, not raised. Raises `TimeoutError` after `timeout`; the run goes on.
         """
-        started = await self.start(workflow, context, id=id)
-        return await self.follow(started.id, workflow, timeout=timeout)
+        return await self._follow(await self._started(workflow, context, id, None), workflow, timeout)
 
     async def follow(
         self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
     ) -> Snapshot[CD]:
         """Drive a run, and stay until it ends or waits. Raises `TimeoutError` after `timeout`; the run goes on."""
-        row = await self._row(run)
+        return await self._follow(await self._row(run), workflow, timeout)
+
+    async def _follow(self, row: RunRow, workflow: Workflow[CD, Any] | None, timeout: timedelta | None) -> Snapshot[CD]:
         definition = self._definition_for(row, workflow)
-        await self._drive_for_caller(row)
+        row = await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
-            row = await self._until(run, lambda row: row.standing.status in TERMINAL or self._rests(row))
+            row = await self._until(row, lambda row: row.standing.status in TERMINAL or self._rests(row))
         return await read_snapshot(self._store, definition, row)
 
     async def result(
@@ -291,9 +299,9 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         """
         row = await self._row(run)
         definition = self._definition_for(row, workflow)
-        await self._drive_for_caller(row)
+        row = await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
-            row = await self._until(run, lambda row: row.standing.status in TERMINAL or _is_stuck(row))
+            row = await self._until(row, lambda row: row.standing.status in TERMINAL or _is_stuck(row))
         snapshot: Snapshot[CD] = await read_snapshot(self._store, definition, row)
         if snapshot.status != "completed":
             raise RunFailed((await read_why(self._store, row)).text, snapshot)
@@ -429,9 +437,10 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         waits = row.standing.status == "waiting" and row.session is None and (due is None or due > self._store.now())
         return waits or _is_stuck(row)
 
-    async def _until(self, run: str, reached: Callable[[RunRow], bool]) -> RunRow:
-        while not reached(row := await self._row(run)):
-            await (await self._runner()).until_changed(run)
+    async def _until(self, row: RunRow, reached: Callable[[RunRow], bool]) -> RunRow:
+        while not reached(row):
+            await (await self._runner()).until_changed(row.id)
+            row = await self._row(row.id)
         return row
 
     async def _row(self, run: str) -> RunRow:

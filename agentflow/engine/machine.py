@@ -57,8 +57,8 @@ class LeanTransition(MachineTransition):
         """Go to the target if all conditions hold."""
         if not self._eval_conditions(event_data):
             return False
-        model: Any = event_data.model
-        event_data.machine.set_state(self.dest or self.source, model)
+        token: Any = event_data.model
+        token.state = self.dest  # of a plain machine, a state is its name
         return True
 
 

@@ -1,7 +1,6 @@
 """What the author's code says: digests of functions and of schemas, and the effects that a body names."""
 
 import ast
-import copy
 import dis
 import hashlib
 import json
@@ -109,7 +108,7 @@ def effect_calls(function: Callable[..., Any]) -> list[EffectCall] | None:
 
 
 def function_node(function: Callable[..., Any]) -> FunctionNode | None:
-    """The syntax tree of a function, None where there is no source."""
+    """The syntax tree of a function without docstrings, None where there is no source."""
     code = getattr(function, "__code__", None)
     if code is None:
         return None
@@ -123,7 +122,12 @@ def _functions(text: str) -> dict[tuple[int, str], FunctionNode]:
         tree = ast.parse(text)
     except SyntaxError:  # the file was edited after it was imported
         return {}
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found: list[FunctionNode] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            _take_docstring_out(node)
+            if not isinstance(node, ast.ClassDef):
+                found.append(node)
     return {(_first_line(node), node.name): node for node in found}
 
 
@@ -132,20 +136,13 @@ def _first_line(node: FunctionNode) -> int:
 
 
 def _dump(node: FunctionNode) -> str:
-    bare = _WithoutDocstrings().visit(copy.deepcopy(node))
-    return "\n".join([type(node).__name__, ast.dump(bare.args), *(ast.dump(statement) for statement in bare.body)])
+    return "\n".join([type(node).__name__, ast.dump(node.args), *(ast.dump(statement) for statement in node.body)])
 
 
-class _WithoutDocstrings(ast.NodeTransformer):
-    """Takes the docstrings out of a function and of all that is defined inside."""
-
-    def _bare(self, node: Any) -> Any:
-        first = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            node.body = node.body[1:]
-        return self.generic_visit(node)
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _bare  # noqa: N815  the names that `ast` calls
+def _take_docstring_out(node: FunctionNode | ast.ClassDef) -> None:
+    first = node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        del node.body[0]
 
 
 def _effects(node: FunctionNode) -> Iterator[EffectCall]:

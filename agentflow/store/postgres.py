@@ -318,8 +318,8 @@ class PostgresStore:
     async def differences(self, run: str, revision: int) -> Sequence[str]:
         """Differences whose fold, in order, is the context at that revision."""
         async with self._pools.using() as connection:
-            values = {"run": run, "number": whole_segments(revision)}
-            folded = await connection.rows(sql.segments_before, values)
+            whole = whole_segments(revision)
+            folded = await connection.rows(sql.segments_before, {"run": run, "number": whole}) if whole else []
             rest = {"run": run, "first": LENGTH * len(folded), "last": revision}
             return [row[0] for row in (*folded, *await connection.rows(sql.differences_between, rest))]
 

@@ -296,7 +296,8 @@ class SqliteStore:
 
     async def differences(self, run: str, revision: int) -> Sequence[str]:
         """Differences whose fold, in order, is the context at that revision."""
-        folded = self._query(sql.segments_before, {"run": run, "number": whole_segments(revision)})
+        whole = whole_segments(revision)
+        folded = self._query(sql.segments_before, {"run": run, "number": whole}) if whole else []
         rest = {"run": run, "first": LENGTH * len(folded), "last": revision}
         return [row[0] for row in (*folded, *self._query(sql.differences_between, rest))]
 

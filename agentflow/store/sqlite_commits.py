@@ -23,21 +23,25 @@ from agentflow.store.sqlite_connection import Writing
 
 CHUNKS = (128, 32, 8, 1)  # members of one statement: few sizes, so that each is parsed once
 
-SET = ("revision", "state", "visit", "attempt", "failure", "memory", "updated_at")
+SET = ("revision", "state", "visit", "attempt", "memory", "updated_at")
 OWN = ("id", "revision", "token", "control_seq")
 GO_ON = " ".join(
     (
         "UPDATE runs SET claims_without_progress = 1,",
         ", ".join(f"{name} = ?" for name in SET),
-        "WHERE",
+        ", failure = NULL WHERE",
         " AND ".join(f"{name} = ?" for name in OWN),
     )
 )
-HISTORY = ("run", *names_of(HistoryRow))
-ADD_HISTORY = f"INSERT INTO history ({', '.join(HISTORY)}) VALUES ({', '.join('?' * len(HISTORY))})"  # noqa: S608
 
-_of_history = attrgetter(*names_of(HistoryRow))
-AT = names_of(HistoryRow).index("at")
+# Most transitions leave these empty, and to bind an empty value costs the driver more than to bind a number.
+SELDOM = ("guards", "answer", "failure", "actor", "model", "tokens_in", "tokens_out", "cost", "prompt")
+WHOLE = names_of(HistoryRow)
+BARE = tuple(name for name in WHOLE if name not in SELDOM)
+OF_HISTORY = {columns: attrgetter(*columns) for columns in (WHOLE, BARE)}
+AT = WHOLE.index("at")
+_seldom = attrgetter(*SELDOM)
+_EMPTY = (None,) * len(SELDOM)
 
 
 def write_commit(writing: Writing, commit: Commit, now: int) -> CommitReply:
@@ -45,7 +49,8 @@ def write_commit(writing: Writing, commit: Commit, now: int) -> CommitReply:
     if is_plain(commit):
         if writing.raw.execute(GO_ON, going_on(commit, now)).rowcount == 0:
             return why_late(writing, commit)
-        writing.raw.execute(ADD_HISTORY, history_of(commit))
+        used = columns_in_use(commit)
+        writing.raw.execute(_add_history(used, 1), history_of(commit, used))
         return Committed()
     advance = sql.advance_and_release_run if commit.release else sql.advance_run
     columns = commit_columns(commit, now, is_over=commit.standing.status in TERMINAL)
@@ -56,10 +61,11 @@ def write_commit(writing: Writing, commit: Commit, now: int) -> CommitReply:
 
 
 def is_plain(commit: Commit) -> bool:
-    """Whether it is a transition of a run that goes on, and nothing else."""
+    """Whether it is a transition of a run that goes on, not by a failure, and nothing else."""
     return (
         commit.goes_on
         and commit.history is not None
+        and commit.standing.failure is None
         and not (commit.release or commit.clear_request or commit.attempts or commit.opens or commit.closes)
         and not (commit.settles or commit.joined or commit.values)
     )
@@ -71,9 +77,13 @@ def write_plain_commits(writing: Writing, commits: Sequence[Commit], now: int) -
         values = tuple(chain.from_iterable(going_on(commit, now) for commit in chunk))
         if writing.raw.execute(_go_on_many(len(chunk)), values).rowcount != len(chunk):
             return False
-    for chunk in _chunks(commits):
-        values = tuple(chain.from_iterable(map(history_of, chunk)))
-        writing.raw.execute(_add_history_many(len(chunk)), values)
+    by_columns: dict[tuple[str, ...], list[Commit]] = {}
+    for commit in commits:
+        by_columns.setdefault(columns_in_use(commit), []).append(commit)
+    for columns, alike in by_columns.items():
+        for chunk in _chunks(alike):
+            values = tuple(chain.from_iterable(history_of(commit, columns) for commit in chunk))
+            writing.raw.execute(_add_history(columns, len(chunk)), values)
     return True
 
 
@@ -95,6 +105,7 @@ def _go_on_many(count: int) -> str:
     parts = (  # not as `WITH ... UPDATE`: the driver counts rows only where a statement begins with its verb
         "UPDATE runs SET claims_without_progress = 1,",
         ", ".join(f"{name} = given.{name}" for name in SET),
+        ", failure = NULL",
         f"FROM ({listed}) AS given",
         "WHERE runs.id = given.id AND runs.revision = given.expected",
         "AND runs.token = given.token AND runs.control_seq = given.control_seq",
@@ -103,9 +114,10 @@ def _go_on_many(count: int) -> str:
 
 
 @lru_cache
-def _add_history_many(count: int) -> str:
-    rows = ", ".join([f"({', '.join('?' * len(HISTORY))})"] * count)
-    return f"INSERT INTO history ({', '.join(HISTORY)}) VALUES {rows}"  # noqa: S608
+def _add_history(columns: tuple[str, ...], count: int) -> str:
+    names = ("run", *columns)
+    rows = ", ".join([f"({', '.join('?' * len(names))})"] * count)
+    return f"INSERT INTO history ({', '.join(names)}) VALUES {rows}"  # noqa: S608
 
 
 def going_on(commit: Commit, now: int) -> tuple[Any, ...]:
@@ -116,7 +128,6 @@ def going_on(commit: Commit, now: int) -> tuple[Any, ...]:
         standing.state,
         standing.visit,
         standing.attempt,
-        standing.failure,
         standing.memory,
         now,
         commit.run,
@@ -126,11 +137,16 @@ def going_on(commit: Commit, now: int) -> tuple[Any, ...]:
     )
 
 
-def history_of(commit: Commit) -> tuple[Any, ...]:
-    """The values of `ADD_HISTORY`."""
+def columns_in_use(commit: Commit) -> tuple[str, ...]:
+    """The columns that its history row fills."""
+    return BARE if _seldom(commit.history) == _EMPTY else WHOLE
+
+
+def history_of(commit: Commit, columns: tuple[str, ...]) -> tuple[Any, ...]:
+    """The values of its history row, for these columns behind the run's id."""
     row = commit.history
     assert row is not None  # a plain commit has one
-    values = _of_history(row)
+    values = OF_HISTORY[columns](row)
     return (commit.run, *values[:AT], to_number(row.at), *values[AT + 1 :])
 
 

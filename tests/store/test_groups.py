@@ -24,7 +24,7 @@ from agentflow.store.rows import (
     RunRow,
 )
 from agentflow.store.sqlite import SqliteStore
-from agentflow.store.sqlite_commits import CHUNKS, HISTORY
+from agentflow.store.sqlite_commits import CHUNKS, WHOLE
 from tests.store.making import Clock, command, commit, history, new_run, standing, step, wait_row
 
 MANY = 300
@@ -280,4 +280,4 @@ def test_the_sqlite_at_hand_takes_as_many_parameters_as_a_full_chunk_has() -> No
     connection = sqlite3.connect(":memory:")
     limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
     connection.close()
-    assert CHUNKS[0] * len(HISTORY) <= limit
+    assert CHUNKS[0] * (1 + len(WHOLE)) <= limit
