@@ -13,6 +13,7 @@ returns it as the `Difference` that history stores.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
 import pydantic_core
@@ -147,6 +148,7 @@ class FieldPlan:
     sets: bool
     blobs: bool
     adapter: TypeAdapter[Any]  # of the field, or of one item of an Append field
+    items: TypeAdapter[list[Any]]  # of an Append field: of a list of them
 
     def dump(self, value: Any, blobs: dict[str, bytes] | None = None) -> bytes:
         """The JSON of a value; raises `InvalidContext` if it is none that the field can hold.
@@ -318,21 +320,36 @@ class ContextPlan(Generic[C]):
         return self._loaded(values, added, source)
 
     def _loaded(self, values: Mapping[str, Any], added: Mapping[str, list[Any]], source: BlobSource | None) -> Kept:
+        work = _Work(replace(EMPTY, source=source))
         loaded: dict[str, Any] = {}
         for name, field in self.fields.items():
             if field.append:
-                loaded[name] = Append(self._load_value(field, item, source) for item in added[name])
-            elif name in values:
-                loaded[name] = self._load_value(field, values[name], source)
-            else:
-                loaded[name] = self._default(name, loaded)
-        return self.keep(replace(EMPTY, source=source), self._assemble(loaded))[0]
+                text = pydantic_core.to_json(added[name], inf_nan_mode="constants")
+                items = self._load_items(field, text, source)
+                work.take_items(field, items, len(text))
+                loaded[name] = Append(items)
+                continue
+            value = self._load_value(field, values[name], source) if name in values else self._default(name, loaded)
+            work.look(field, value)
+            loaded[name] = value
+        if self.whole:
+            self._validate_whole(self._assemble(loaded))
+        return work.result()[0]
 
     def _assemble(self, values: dict[str, Any]) -> C:
         made = self.kind.__new__(self.kind)
         object.__setattr__(made, "__dict__", values)
         object.__setattr__(made, "__pydantic_private__", None)
         return made
+
+    @staticmethod
+    def _load_items(field: FieldPlan, text: bytes, source: BlobSource | None) -> list[Any]:
+        """All items of an Append field at once: one by one, a long list would take long."""
+        try:
+            found: list[Any] = field.items.validate_json(text, by_alias=False, by_name=True, context=source)
+        except ValidationError as error:
+            raise InvalidContext(*_where(field.name, error)) from None
+        return found
 
     @staticmethod
     def _load_value(field: FieldPlan, value: Any, source: BlobSource | None = None) -> Any:
@@ -410,6 +427,11 @@ class _Work:
             self.lengths[name] = old + len(new)
             self.growth += sum(len(text) for text, _ in new)
 
+    def take_items(self, field: FieldPlan, items: list[Any], size: int) -> None:
+        """Items as they were stored; `size` is that of their JSON list."""
+        self.values[field.name], self.lengths[field.name], self.added[field.name] = items, len(items), []
+        self.growth += size - 2 - max(0, len(items) - 1)
+
     def _check_prefix(self, field: FieldPlan, items: list[Any], length: int) -> None:
         before = self.kept.values[field.name][:length]
         if len(items) < length or any(
@@ -475,7 +497,9 @@ def _field_plan(kind: type[Context], name: str) -> FieldPlan:
     owns_config = isinstance(bare, type) and (
         issubclass(bare, BaseModel) or hasattr(bare, "__pydantic_config__") or hasattr(bare, "__dataclass_fields__")
     )
-    adapter: TypeAdapter[Any] = TypeAdapter(target) if owns_config else TypeAdapter(target, config=FIELD_CONFIG)
+    config = None if owns_config else FIELD_CONFIG
+    adapter: TypeAdapter[Any] = TypeAdapter(target, config=config)
+    many: Any = GenericAlias(list, target)
     return FieldPlan(
         name=name,
         annotation=annotation,
@@ -485,6 +509,7 @@ def _field_plan(kind: type[Context], name: str) -> FieldPlan:
         sets=mentions(bare, frozenset({set, frozenset})),
         blobs=mentions(bare, frozenset({Blob})),
         adapter=adapter,
+        items=TypeAdapter(many, config=config) if append else adapter,
     )
 
 
