@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agentflow.engine.machine import machine_of
 from agentflow.errors import ConfigurationError
 from agentflow.model.definition import Definition
 from agentflow.model.values import Model
@@ -17,7 +18,8 @@ def definitions_of(workflows: Sequence[Workflow[Any, Any]]) -> dict[tuple[str, i
         if key in found and found[key].workflow is not workflow:
             raise ConfigurationError(f"App([...]) has two workflows {workflow.name!r} of version {workflow.version}")
         found[key] = workflow.definition
-        _ = workflow.definition.shape  # worked out now, so that no first run pays for it
+        _ = workflow.definition.shape, workflow.definition.code  # worked out now, so that no first run pays for it
+        machine_of(workflow.definition)
     return found
 
 

@@ -89,13 +89,17 @@ def next_commands(definition: Definition, head: Head) -> tuple[Command, ...]:
     """What a run needs where it stands; also the way to go on with a stored run."""
     if head.status in TERMINAL:
         return STOP
-    state = head.state
-    allowed, everywhere = definition.states[state].spec.max_visits, definition.limits.visits
-    for limit, name in ((allowed, "max_visits"), (everywhere, "visits")):
-        if limit is not None and head.visit > limit:
-            error = OverLimit(f"state {state!r} was entered {head.visit} times, {name} is {limit}", limit=name)
-            return (FailState(state, failure_of(error, state)),)
-    return (Perform(state),)
+    allowed, everywhere = definition.states[head.state].spec.max_visits, definition.limits.visits
+    if allowed is not None and head.visit > allowed:
+        return _too_often(head, "max_visits", allowed)
+    if everywhere is not None and head.visit > everywhere:
+        return _too_often(head, "visits", everywhere)
+    return (Perform(head.state),)
+
+
+def _too_often(head: Head, name: str, limit: int) -> tuple[Command, ...]:
+    error = OverLimit(f"state {head.state!r} was entered {head.visit} times, {name} is {limit}", limit=name)
+    return (FailState(head.state, failure_of(error, head.state)),)
 
 
 # --- one event ---------------------------------------------------------------------------------------------------
@@ -212,18 +216,18 @@ def _move(
     facts = Facts() if isinstance(event, Expired) else event.facts
     outcome = event.outcome if isinstance(event, Answered) else None
     skipped = isinstance(event, Answered) and event.skipped
-    return Move(
-        at=event.at,
-        event=name,
-        source=head.state,
-        outcome="skipped" if skipped else outcome,
-        target=target,
-        visit=head.visit,
-        attempt=head.number,
-        guards=guards,
-        difference=difference,
-        failure=failure,
-        facts=facts,
+    return Move(  # by position: keywords would cost more than the object, and each transition comes through here
+        event.at,
+        name,
+        head.state,
+        "skipped" if skipped else outcome,
+        target,
+        head.visit,
+        head.number,
+        guards,
+        difference,
+        failure,
+        facts,
     )
 
 

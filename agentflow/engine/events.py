@@ -24,6 +24,11 @@ class Facts:
     cost: str | None = None
     prompt: str | None = None
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether somebody answered, a model or a person: code leaves nothing but its duration."""
+        return self.answer is not None or self.actor is not None or self.model is not None
+
 
 @record
 class Answered:

@@ -55,8 +55,10 @@ class LeanTransition(MachineTransition):
 
     def execute(self, event_data: EventData) -> bool:
         """Go to the target if all conditions hold."""
-        if not self._eval_conditions(event_data):
-            return False
+        condition: Any
+        for condition in self.conditions:
+            if not condition.func(event_data):
+                return False
         token: Any = event_data.model
         token.state = self.dest  # of a plain machine, a state is its name
         return True
@@ -68,7 +70,10 @@ class LeanEvent(Event):
     def trigger(self, model: Any, *args: Any, **kwargs: Any) -> bool:
         """Take the first transition, in table order, whose conditions hold."""
         data = EventData(None, self, self.machine, model, args=args, kwargs=kwargs)
-        return any(transition.execute(data) for transition in self.transitions[model.state])
+        for transition in self.transitions[model.state]:  # noqa: SIM110  a generator would cost as much as the choice
+            if transition.execute(data):
+                return True
+        return False
 
 
 class LeanMachine(Machine):

@@ -12,7 +12,7 @@ returns it as the `Difference` that history stores.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
@@ -108,16 +108,24 @@ class Difference:
         """The stored form: `{"set": {field: value}, "add": {field: [items]}}`."""
         parts: list[bytes] = []
         if self.values:
-            parts.append(b'"set":{' + b",".join(_key(name) + text for name, text in self.values.items()) + b"}")
+            before = b'{"set":{'
+            for name, text in self.values.items():
+                parts += (before, _key(name), text)
+                before = b","
+            parts.append(b"}")
         if self.added:
-            added = (_key(name) + b"[" + b",".join(items) + b"]" for name, items in self.added.items())
-            parts.append(b'"add":{' + b",".join(added) + b"}")
-        return (b"{" + b",".join(parts) + b"}").decode()
+            before = b',"add":{' if parts else b'{"add":{'
+            for name, items in self.added.items():
+                parts += (before, _key(name), b"[", b",".join(items), b"]")
+                before = b","
+            parts.append(b"}")
+        return b"".join((*parts, b"}")).decode() if parts else "{}"
 
 
 NO_DIFFERENCE = Difference({}, {})
 
 
+@cache
 def _key(name: str) -> bytes:
     return b'"' + name.encode() + b'":'
 
@@ -249,10 +257,14 @@ class ContextPlan(Generic[C]):
         values: dict[str, Any] = {}
         large: dict[str, tuple[FieldPlan, bytes]] = {}
         for name, field in self.fields.items():
-            if not (field.shared or field.append) and len(kept.texts[name]) > EAGER_BYTES:
+            if field.shared:
+                values[name] = kept.values[name]
+            elif field.append:
+                values[name] = Append._sharing(kept.values[name], kept.lengths[name])  # pyright: ignore[reportPrivateUsage]
+            elif len(kept.texts[name]) > EAGER_BYTES:
                 large[name] = field, kept.texts[name]
             else:
-                values[name] = self._copy_field(field, kept)
+                values[name] = field.load(kept.texts[name], kept.source)
         copy = self.kind.__new__(self.kind)
         object.__setattr__(copy, "__dict__", values)
         object.__setattr__(copy, "__pydantic_fields_set__", set(self.fields))
@@ -261,14 +273,6 @@ class ContextPlan(Generic[C]):
         object.__setattr__(copy, "__pydantic_private__", private)
         return copy
 
-    @staticmethod
-    def _copy_field(field: FieldPlan, kept: Kept) -> Any:
-        if field.append:
-            return Append._sharing(kept.values[field.name], kept.lengths[field.name])  # pyright: ignore[reportPrivateUsage]
-        if field.shared:
-            return kept.values[field.name]
-        return field.load(kept.texts[field.name], kept.source)
-
     def keep(self, kept: Kept, context: Context) -> tuple[Kept, Difference]:
         """What changed since `kept`, and what is to be kept now; raises `InvalidContext`, and keeps nothing."""
         if type(context) is not self.kind:
@@ -276,9 +280,12 @@ class ContextPlan(Generic[C]):
         work = _Work(kept)
         values = context.__dict__
         unread = unread_of(context)
+        same = kept.values
         for name, field in self.fields.items():
             if name in values:
-                work.look(field, values[name])
+                value = values[name]
+                if not (field.shared and name in same and same[name] is value):
+                    work.look(field, value)
             elif name not in unread:  # what nobody looked at is unchanged
                 raise InvalidContext(f"context.{name}", "is missing")
         if self.whole and work.changed:
@@ -392,7 +399,7 @@ class _Work:
     def look(self, field: FieldPlan, value: Any) -> None:
         if field.append:
             self._look_at_items(field, value)
-        elif not (field.shared and field.name in self.kept.values and self.kept.values[field.name] is value):
+        else:
             self._look_at_value(field, value)
 
     def _look_at_value(self, field: FieldPlan, value: Any) -> None:

@@ -6,6 +6,7 @@ both carried out, so that a cancel never discards what was done.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -68,6 +69,7 @@ class Drive:
     _committed: Standing | None = None
     _since_yield: int = 0
     _yielded_at: float = 0.0
+    _time: Callable[[], float] = time.monotonic  # replaced by the clock of the loop
 
     def __post_init__(self) -> None:
         self._revision = self.row.revision
@@ -109,10 +111,9 @@ class Drive:
                 return step
             head, commands, lost = step.head, step.commands, ()
             self._head = head  # before anything is awaited: a cancel goes on from here
-            if not self.store.suspends():
-                await self._be_fair()
-            elif task is not None and task.cancelling():
-                await asyncio.sleep(0)  # it came during a commit, which it does not interrupt: now it may
+            if self._gives_way(task):
+                await asyncio.sleep(0)
+                self._since_yield, self._yielded_at = 0, self._time()
 
     async def _until_retry(self, head: Head, lost: tuple[AttemptRow, ...]) -> Ended | None:
         """Wait for the instant of a retry that an earlier worker did not live to see."""
@@ -159,7 +160,8 @@ class Drive:
         if len(differences) > MANY_DIFFERENCES:
             self.on_segment(self.row.id)  # whoever completed its segments did not come to fold them
         head = head_of(self.row, self.definition.context.load(differences, self.store.value))
-        self._yielded_at = asyncio.get_running_loop().time()
+        self._time = asyncio.get_running_loop().time
+        self._yielded_at = self._time()
         if head.status in {"queued", "waiting"}:
             head = replace(head, status=next_status(head.status, "claim"))
         return replace(head, blocked=None)
@@ -210,10 +212,11 @@ class Drive:
         if isinstance(result, Parked):
             return await self._park(head, result, lost)
         step = advance(self.definition, head, self._within_time(head, result), strict=self.strict)
-        attempts = lost + self._failed_attempts(head, result, step)
+        answered = isinstance(result, Answered)
+        attempts = lost if answered else lost + self._failed_attempts(head, result, step)
         if step.move is None:
             return await self._stay(head, step, attempts)
-        ended = await self._move(step, attempts, work if isinstance(result, Answered) else None)
+        ended = await self._move(step, attempts, work if answered else None)
         if not isinstance(ended, Refused):
             return ended
         error = StatementRefused(f"statement {ended.number + 1} of run.transaction was refused: {ended.error}")
@@ -229,8 +232,6 @@ class Drive:
         return BodyFailed(event.at, failure_of(error, head.state), GiveUp())
 
     def _failed_attempts(self, head: Head, event: Event, step: Advance) -> tuple[AttemptRow, ...]:
-        if isinstance(event, Answered):
-            return ()
         failure = getattr(event, "failure", None)
         if failure is None:
             return ()
@@ -391,13 +392,12 @@ class Drive:
                         if stop_at_request:
                             return asked
 
-    async def _be_fair(self) -> None:
-        """Let other runs have the loop: commits do not suspend by themselves."""
+    def _gives_way(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Whether other runs get the loop now, or a cancel its due: a commit is not interrupted, after it is time."""
+        if self.store.suspends():
+            return task is not None and task.cancelling() > 0
         self._since_yield += 1
-        if self._since_yield >= FAIR_TRANSITIONS or asyncio.get_running_loop().time() - self._yielded_at > FAIR_SECONDS:
-            self._since_yield = 0
-            await asyncio.sleep(0)
-            self._yielded_at = asyncio.get_running_loop().time()
+        return self._since_yield >= FAIR_TRANSITIONS or self._time() - self._yielded_at > FAIR_SECONDS
 
 
 def _is_same_place(before: Standing, after: Standing) -> bool:

@@ -1,7 +1,7 @@
 """Between the engine's values and the store's rows."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -86,7 +86,7 @@ def first_row(head: Head, difference: Difference) -> HistoryRow:
 def history_row(definition: Definition, revision: int, move: Move) -> HistoryRow:
     """A transition, as it is stored."""
     facts = move.facts
-    return HistoryRow(
+    row = HistoryRow(
         revision=revision,
         at=move.at,
         event=move.event,
@@ -97,21 +97,26 @@ def history_row(definition: Definition, revision: int, move: Move) -> HistoryRow
         attempt=move.attempt,
         duration_ms=facts.duration_ms,
         difference=move.difference.text(),
-        guards=to_json(move.guards) if move.guards else None,
-        answer=_optional_json(facts.answer),
-        failure=failure_to_json(move.failure),
-        actor=_optional_json(facts.actor),
-        model=facts.model,
-        tokens_in=facts.tokens_in,
-        tokens_out=facts.tokens_out,
-        cost=facts.cost,
-        prompt=facts.prompt,
         code=definition.states[move.source].code,
     )
+    if move.guards or move.failure is not None or facts.is_answer:
+        return replace(row, guards=to_json(move.guards) if move.guards else None, **_answer_of(move))
+    return row
 
 
-def _optional_json(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else to_json(value)
+def _answer_of(move: Move) -> dict[str, Any]:
+    """What most transitions do not have."""
+    facts = move.facts
+    return {
+        "answer": None if facts.answer is None else to_json(facts.answer),
+        "failure": failure_to_json(move.failure),
+        "actor": None if facts.actor is None else to_json(facts.actor),
+        "model": facts.model,
+        "tokens_in": facts.tokens_in,
+        "tokens_out": facts.tokens_out,
+        "cost": facts.cost,
+        "prompt": facts.prompt,
+    }
 
 
 def actor_to_json(actor: Actor | None) -> str | None:

@@ -135,6 +135,7 @@ class SqliteStore:
                 self._writer.close()
                 raise
             self._reader.open()
+            self._reader.connect()
             for statement in OFTEN:
                 _ = statement.sqlite  # compiled now, so that no first run pays for it
             self._is_open = True

@@ -44,6 +44,11 @@ class Connection:
         """Allow its use; it connects when it is needed."""
         self._is_open = True
 
+    def connect(self) -> None:
+        """Connect now, so that no first query pays for it."""
+        with self._lock:
+            self.raw()
+
     def close(self) -> None:
         """Let go of the file once whoever uses it has finished."""
         with self._lock:
