@@ -49,7 +49,7 @@ async def test_d8_what_did_not_happen_is_called_under_a_new_key_and_what_happene
     world = World(pay=[Business("card refused"), Business("refused again")])
     flow = ordering(world)
     async with App([flow], store=store) as app:
-        await app.run(flow, Order(), id="r", timeout=WITHIN)
+        found = await app.run(flow, Order(), id="r", timeout=WITHIN)
         for _ in range(2):
             await app.retry("r")
             found = await app.follow("r", flow, timeout=WITHIN)

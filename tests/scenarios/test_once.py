@@ -73,7 +73,9 @@ async def run(flow: Workflow[Letter, None], store: str | Store) -> Snapshot[Lett
 
 async def ledger(store: Store) -> list[tuple[str, str, EffectStatus]]:
     await store.open()
-    rows = [(row.key, row.name, row.status) for row in await store.effects(run="r")]
+    rows: list[tuple[str, str, EffectStatus]] = [
+        (row.key, row.name, row.status) for row in await store.effects(run="r")
+    ]
     await store.close()
     return rows
 

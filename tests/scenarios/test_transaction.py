@@ -109,7 +109,8 @@ async def test_statements_of_an_attempt_that_failed_are_dropped(database: Path) 
 
 async def test_what_is_no_statement_is_told_at_the_line_that_passes_it(database: Path) -> None:
     async def save(case: Order, run: Run) -> None:
-        run.transaction.execute("insert into orders (id) values (1)")  # type: ignore[arg-type]
+        statement: Any = "insert into orders (id) values (1)"
+        run.transaction.execute(statement)
 
     found = await run(flow_of(save), database)
     assert found.failure is not None
