@@ -38,6 +38,7 @@ from agentflow.model.views import Reply, Revision, Snapshot, Status, Wait, Why
 from agentflow.model.workflow import CD, C, Workflow
 from agentflow.runners.local import LocalRunner, Settings
 from agentflow.runners.perform import Script
+from agentflow.runners.records import is_over_limit
 from agentflow.runners.resources import Resources, match_services
 from agentflow.store.opening import open_store
 from agentflow.store.protocol import Store
@@ -190,7 +191,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
     async def _drive_for_caller(self, row: RunRow) -> RunRow:
         """Drive a run that somebody waits for: a blocked one is looked at now, what blocked it may be mended."""
         runner = await self._runner()
-        if row.standing.blocked is not None:
+        if row.standing.blocked is not None and not is_over_limit(row.standing):  # that changes by `resume` alone
             runner.forget_refusal(row.id)
             await wake_run(self._store, row.id)
             row = await self._row(row.id)
@@ -435,7 +436,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         """Whether the run waits for somebody, and nobody has answered yet; or is blocked until somebody acts."""
         due = row.standing.due_at
         waits = row.standing.status == "waiting" and row.session is None and (due is None or due > self._store.now())
-        return waits or _is_stuck(row)
+        return waits or _is_stuck(row) or (row.paused and row.session is None)
 
     async def _until(self, row: RunRow, reached: Callable[[RunRow], bool]) -> RunRow:
         while not reached(row):

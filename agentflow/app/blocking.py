@@ -147,6 +147,16 @@ class BlockingVerbs:
         done: str = self._wait_for(self._verbs.ping())
         return done
 
+    def pause_sync(self, run: str, /, **by: Unpack[By]) -> Reply:
+        """Stand still once the body at work is done, which is kept; `resume` goes on. A wait may be answered meanwhile."""
+        done: Reply = self._wait_for(self._verbs.pause(run, **by))
+        return done
+
+    def resume_sync(self, run: str, /, *, limits: Limits | None = None, **by: Unpack[By]) -> Reply:
+        """Go on after a pause or a block, with raised limits if given: they hold for this run from now on."""
+        done: Reply = self._wait_for(self._verbs.resume(run, limits=limits, **by))
+        return done
+
     def export_sync(self, run: str, /) -> Mapping[str, Any]:
         """All that is stored about a run as one JSON document, also of a workflow that this App does not know."""
         done: Mapping[str, Any] = self._wait_for(self._verbs.export(run))
@@ -222,16 +232,6 @@ class BlockingVerbs:
     ) -> Snapshot[Context]:
         """Signal a run and stay until it waits again or ends."""
         done: Snapshot[Context] = self._wait_for(self._verbs.ask(run, signal, data, timeout=timeout))
-        return done
-
-    def pause_sync(self, run: str, /, **by: Unpack[By]) -> Reply:
-        """Stand still once the body at work is done; `resume` goes on."""
-        done: Reply = self._wait_for(self._verbs.pause(run, **by))
-        return done
-
-    def resume_sync(self, run: str, /, *, limits: Limits | None = None, **by: Unpack[By]) -> Reply:
-        """Go on after a pause or a block, with raised limits if given."""
-        done: Reply = self._wait_for(self._verbs.resume(run, limits=limits, **by))
         return done
 
     def redrive_sync(self, run: str, /, *, state: State[Any] | None = None, **by: Unpack[By]) -> Snapshot[Context]:

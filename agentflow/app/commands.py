@@ -11,7 +11,7 @@ from agentflow.engine.head import failure_from_json
 from agentflow.engine.lifecycle import is_legal, next_status
 from agentflow.errors import InvalidInput, NotAllowed
 from agentflow.model.check import nearest
-from agentflow.model.definition import Definition
+from agentflow.model.definition import Definition, context_limit
 from agentflow.model.values import Actor
 from agentflow.model.views import Reply
 from agentflow.runners.records import actor_to_json, check_accepts, head_of, object_of, standing_of, to_json
@@ -85,8 +85,10 @@ def _checked_data(definition: Definition, wait: WaitRow, form: type[BaseModel], 
     try:
         text = to_json(data)
         size = len(text.encode())
-        if size > definition.context_limit:
-            raise InvalidInput(f"wait {wait.id!r}: {size:,} bytes of data, at most {definition.context_limit:,} fit")
+        if size > context_limit(definition.limits):
+            raise InvalidInput(
+                f"wait {wait.id!r}: {size:,} bytes of data, at most {context_limit(definition.limits):,} fit"
+            )
         form.model_validate_json(text)
     except ValidationError as error:
         raise InvalidInput(f"wait {wait.id!r}: {_problems(error)}") from None
@@ -142,24 +144,24 @@ def told_decision(row: WaitRow) -> str:
 
 async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
     """Cancel a run; also whether a worker holds it, which then carries the cancel out."""
-    if (repeated := await _repeated(store, row.id, by)) is not None:
-        return repeated, row.session is not None
+    if (before := await repeated(store, row.id, by)) is not None:
+        return before, row.session is not None
     while True:
         status = row.standing.status
         if status == "cancelled":
             return Reply("already", f"run {row.id!r} is cancelled"), False
         if not is_legal(status, "cancel"):
-            return await _refuse(store, row, "cancel", by, f"run {row.id!r} is {status}; it cannot be cancelled"), False
+            return await refuse(store, row, "cancel", by, f"run {row.id!r} is {status}; it cannot be cancelled"), False
         if row.session is not None or status == "cancelling":
             command = command_row(store, row.id, "cancel", by, "applied", "at the next commit")
             known = await store.request(command, word=to_json({"cancel": by.get("reason", "")}), wake=True)
             reply = Reply("applied", f"run {row.id!r} stops at its next commit")
             return (reply if known else Reply("already", f"run {row.id!r} is being cancelled")), True
         cancelled = replace(row.standing, status=next_status(status, "cancel"), due_at=None, blocked=None)
-        changed = await _reopen(store, row, "cancel", by, cancelled)
+        changed = await reopen(store, row, "cancel", by, cancelled)
         if changed is not None:
             return changed, False
-        row = await _again(store, row)
+        row = await again(store, row)
 
 
 async def wake_run(store: Store, run: str) -> None:
@@ -172,17 +174,17 @@ async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -
 
     Raises `IncompatibleDefinition` if the definition at hand has no such state.
     """
-    if (repeated := await _repeated(store, row.id, by)) is not None:
-        return repeated
+    if (before := await repeated(store, row.id, by)) is not None:
+        return before
     while True:
         standing = row.standing
         if standing.status != "failed" or standing.end is not None:
-            return await _refuse(store, row, "retry", by, _why_no_retry(row))
+            return await refuse(store, row, "retry", by, _why_no_retry(row))
         check_accepts(definition, row)
-        changed = await _reopen(store, row, "retry", by, _reopened(definition, row, store))
+        changed = await reopen(store, row, "retry", by, _reopened(definition, row, store))
         if changed is not None:
             return changed
-        row = await _again(store, row)
+        row = await again(store, row)
 
 
 def _why_no_retry(row: RunRow) -> str:
@@ -211,15 +213,15 @@ def _reopened(definition: Definition, row: RunRow, store: Store) -> Standing:
     return standing_of(again, store.now())
 
 
-async def _reopen(store: Store, row: RunRow, command: str, by: By, standing: Standing) -> Reply | None:
+async def reopen(store: Store, row: RunRow, command: str, by: By, standing: Standing, *, why: str = "") -> Reply | None:
     """Change a resting run's standing; None if it has changed meanwhile."""
-    note = command_row(store, row.id, command, by, "applied", "")
+    note = command_row(store, row.id, command, by, "applied", why)
     if await store.reopen(note, standing=standing, expected_control_seq=row.control_seq):
         return Reply("applied", f"run {row.id!r} is {standing.status}")
-    return await _repeated(store, row.id, by)
+    return await repeated(store, row.id, by)
 
 
-async def _repeated(store: Store, run: str, by: By) -> Reply | None:
+async def repeated(store: Store, run: str, by: By) -> Reply | None:
     """The reply to a request that was carried out before, whatever has become of the run since."""
     request = by.get("request")
     if request is not None and any(past.request == request for past in await store.commands(run)):
@@ -227,13 +229,15 @@ async def _repeated(store: Store, run: str, by: By) -> Reply | None:
     return None
 
 
-async def _again(store: Store, row: RunRow) -> RunRow:
+async def again(store: Store, row: RunRow) -> RunRow:
+    """The run's row as it is now."""
     fresh = await store.run(row.id)
     assert fresh is not None  # runs are not deleted
     return fresh
 
 
-async def _refuse(store: Store, row: RunRow, command: str, by: By, why: str) -> Reply:
+async def refuse(store: Store, row: RunRow, command: str, by: By, why: str) -> Reply:
+    """Refuse a command, and keep that it was given."""
     await note_refusal(store, row.id, command, by, why)
     return Reply("refused", why)
 

@@ -17,8 +17,8 @@ from agentflow.app.commands import By, command_row, note_refusal
 from agentflow.app.lineage import Passed, lineage, visits_of, was_rescued
 from agentflow.app.reading import place_of
 from agentflow.app.starting import check_run_id
-from agentflow.engine.advance import check_size
 from agentflow.engine.head import Head, failure_from_json
+from agentflow.engine.limits import check_size
 from agentflow.errors import Conflict, InvalidContext, InvalidInput, NotFound, RequestError
 from agentflow.model.check import nearest
 from agentflow.model.context import Context, Difference, Kept, describe
@@ -140,7 +140,7 @@ async def _context_of(store: Store, definition: Definition, origin: RunRow, aske
         kept, difference = plan.keep(Kept({}, {}, {}, 0, store.value), context)
     except InvalidContext as error:
         raise InvalidInput(f"the changed context cannot be stored: {error}") from None
-    if (too_large := check_size(definition, kept)) is not None:
+    if (too_large := check_size(definition.limits, kept)) is not None:
         raise InvalidInput(too_large)
     return kept, difference
 

@@ -11,7 +11,7 @@ from agentflow.app.commands import By
 from agentflow.errors import RequestError
 from agentflow.model.context import Context
 from agentflow.model.states import State, Target
-from agentflow.model.values import Actor, Limits
+from agentflow.model.values import Actor
 from agentflow.model.views import Reply, Snapshot
 from agentflow.model.workflow import C, Workflow
 
@@ -69,14 +69,6 @@ class LaterVerbs:
     ) -> Snapshot[Context]:
         """Signal a run and stay until it waits again or ends."""
         not_yet("ask")
-
-    async def pause(self, run: str, /, **by: Unpack[By]) -> Reply:
-        """Stand still once the body at work is done; `resume` goes on."""
-        not_yet("pause")
-
-    async def resume(self, run: str, /, *, limits: Limits | None = None, **by: Unpack[By]) -> Reply:
-        """Go on after a pause or a block, with raised limits if given."""
-        not_yet("resume")
 
     async def redrive(self, run: str, /, *, state: State[Any] | None = None, **by: Unpack[By]) -> Snapshot[Context]:
         """Start a new run where an ended one broke."""

@@ -10,6 +10,7 @@ from agentflow.app.reading import read_snapshot, read_workers
 from agentflow.model.context import Context
 from agentflow.model.definition import Definition
 from agentflow.model.states import Stream
+from agentflow.model.values import Limits
 from agentflow.model.views import Compared, Effect, Replayed, Reply, Revision, Snapshot, Worker
 from agentflow.model.workflow import T, Workflow
 from agentflow.store.protocol import Store
@@ -44,9 +45,29 @@ class OperatingVerbs:
             not_yet("stream(run, state)")
         return transitions_of(self._store, run)
 
+    async def pause(self, run: str, /, **by: Unpack[By]) -> Reply:
+        """Stand still once the body at work is done, which is kept; `resume` goes on. A wait may be answered meanwhile."""
+        from agentflow.app.pausing import pause_run  # noqa: PLC0415  here as below: what operators do is loaded when they do it
+
+        return await pause_run(self._store, await self._row(run), by)
+
+    async def resume(self, run: str, /, *, limits: Limits | None = None, **by: Unpack[By]) -> Reply:
+        """Go on after a pause or a block, with raised limits if given: they hold for this run from now on.
+
+        What the run used and did is kept, and an answer that met a limit is not asked for again. Raised `visits` count
+        for a state's own `max_visits` too. Raises `InvalidInput` for a limit that is not above 0.
+        """
+        from agentflow.app.pausing import resume_run  # noqa: PLC0415
+
+        row = await self._row(run)
+        reply = await resume_run(self._store, self._definition_for(row, None), row, limits, by)
+        if reply.status != "refused":
+            await self._drive(run)
+        return reply
+
     async def export(self, run: str, /) -> Mapping[str, Any]:
         """All that is stored about a run as one JSON document, also of a workflow that this App does not know."""
-        from agentflow.app.exporting import export_run  # noqa: PLC0415  here as below: what operators do is loaded when they do it
+        from agentflow.app.exporting import export_run  # noqa: PLC0415
 
         row = await self._row(run)
         return await export_run(self._store, self._definitions.get((row.workflow, row.version)), row)

@@ -11,7 +11,7 @@ from agentflow.model.definition import Definition
 from agentflow.model.states import Place
 from agentflow.model.values import Failure
 from agentflow.model.views import Revision, Snapshot, Wait, Why, Worker
-from agentflow.runners.records import actor_of, from_json, object_of
+from agentflow.runners.records import actor_of, from_json, is_over_limit, object_of
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, AttemptRow, HistoryRow, RunRow, WaitRow
 
@@ -155,6 +155,12 @@ async def read_why(store: Store, row: RunRow) -> Why:
     attempts = await store.attempts(row.id)
     if standing.status in TERMINAL:
         return Why(await _why_over(store, row), None)
+    if row.paused:
+        return Why(await _why_paused(store, row), None)
+    if is_over_limit(standing):
+        return Why(
+            f"blocked in {standing.state} by a limit: {standing.blocked}. `resume` goes on, with it raised", None
+        )
     if standing.blocked is not None:
         told = f"blocked in {standing.state}: {standing.blocked}"
         if standing.due_at is None:
@@ -170,6 +176,15 @@ async def read_why(store: Store, row: RunRow) -> Why:
     if standing.due_at is not None and standing.due_at > store.now():
         return Why(f"tries {standing.state} again {_when(standing.due_at)}" + _tries(attempts, row), "timer")
     return Why(f"queued in {standing.state}: due now, no worker has taken it yet" + _tries(attempts, row), "timer")
+
+
+async def _why_paused(store: Store, row: RunRow) -> str:
+    commands = [command for command in await store.commands(row.id) if command.command == "pause"]
+    who = object_of(commands[-1].actor).get("subject", "somebody") if commands else "somebody"
+    reason = f": {commands[-1].reason}" if commands and commands[-1].reason else ""
+    where = f"is at work in {row.standing.state} until its body is done" if row.session else f"in {row.standing.state}"
+    blocked = f", and blocked: {row.standing.blocked}" if row.standing.blocked else ""
+    return f"paused {where} by {who}{reason}{blocked}. `resume` goes on"
 
 
 def _why_waiting(state: str, waits: Sequence[WaitRow]) -> str:

@@ -4,7 +4,8 @@ import re
 from datetime import datetime
 from typing import Any
 
-from agentflow.engine.advance import begin, check_size
+from agentflow.engine.advance import begin
+from agentflow.engine.limits import check_size
 from agentflow.errors import InvalidContext, InvalidInput
 from agentflow.model.context import Context
 from agentflow.model.definition import Definition
@@ -27,7 +28,7 @@ def check_run_id(run: str) -> str:
 def new_run(definition: Definition, context: Context, *, run: str, now: datetime, batch: str | None) -> NewRun:
     """A run that is to be created. Raises `InvalidInput` for a context that cannot be stored or is too large."""
     kept, difference = _keep(definition, context)
-    if (too_large := check_size(definition, kept)) is not None:
+    if (too_large := check_size(definition.limits, kept)) is not None:
         raise InvalidInput(too_large)
     head = begin(definition, run, kept, now).head
     return NewRun(

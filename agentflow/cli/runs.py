@@ -10,6 +10,7 @@ from agentflow.cli.loading import Options, load_app
 from agentflow.cli.output import age, say, say_json, say_table
 from agentflow.cli.past import diff, export, fork, replay, watch
 from agentflow.cli.showing import run_object, show_run
+from agentflow.cli.typed import typed_limits
 from agentflow.store.rows import RunFilter
 
 STATUSES = ["queued", "running", "waiting", "cancelling", "compensating", "completed", "failed", "cancelled"]
@@ -46,6 +47,7 @@ def list_(options: Options, status: Any, workflow: Any, batch: Any, limit: int, 
                     "status": standing.status,
                     "state": standing.state,
                     "end": standing.end,
+                    "paused": row.paused,
                     "blocked": standing.blocked,
                     "revision": row.revision,
                     "batch": row.batch,
@@ -59,7 +61,7 @@ def list_(options: Options, status: Any, workflow: Any, batch: Any, limit: int, 
             (
                 row.id,
                 row.workflow,
-                row.standing.status + (" (blocked)" if row.standing.blocked else ""),
+                row.standing.status + (" (paused)" if row.paused else " (blocked)" if row.standing.blocked else ""),
                 row.standing.state,
                 row.revision,
                 age(row.updated_at) + " ago",
@@ -136,6 +138,46 @@ def cancel(options: Options, run: str, user: Any, reason: str, request: Any) -> 
     Example: agentflow runs cancel ticket-7 --reason "the customer withdrew"
     """
     return tell(options, run, load_app(options).cancel_sync(run, **by_of(user, reason, request)))
+
+
+@runs.command()
+@click.argument("run")
+@click.option("--as", "user", metavar="USER", help="Who commands.")
+@click.option("--reason", default="", metavar="TEXT")
+@click.option("--request", metavar="ID", help="Repeating a request id does nothing.")
+@common
+def pause(options: Options, run: str, user: Any, reason: str, request: Any) -> int:
+    """Let a run stand still once the body at work is done.
+
+    Example: agentflow runs pause ticket-7 --reason "the shop is down"
+    """
+    return tell(options, run, load_app(options).pause_sync(run, **by_of(user, reason, request)))
+
+
+@runs.command()
+@click.argument("run")
+@click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Raise a limit for this run: visits=20.")
+@click.option("--as", "user", metavar="USER", help="Who commands.")
+@click.option("--reason", default="", metavar="TEXT")
+@click.option("--request", metavar="ID", help="Repeating a request id does nothing.")
+@click.option("--no-drive", is_flag=True, help="Leave the run to a worker.")
+@common
+def resume(
+    options: Options, run: str, limits: tuple[str, ...], user: Any, reason: str, request: Any, no_drive: bool
+) -> int:
+    """Go on with a run that is paused or blocked, with raised limits if given.
+
+    Example: agentflow runs resume ticket-7 --limit cost=2.50 --limit wall_time=P7D
+    """
+    raised = typed_limits(limits)
+    app = load_app(options)
+    if no_drive:
+        app.leave_to_workers()
+    reply = app.resume_sync(run, limits=raised, **by_of(user, reason, request))
+    code = tell(options, run, reply)
+    if reply.status == "refused" or no_drive:
+        return code
+    return drive_on(options, app, run)
 
 
 for command in (watch, export, fork, diff, replay):

@@ -15,6 +15,7 @@ def run_object(run: Snapshot[Any]) -> dict[str, Any]:
         "workflow": run.state.owner.name,
         "revision": run.revision,
         "status": run.status,
+        "paused": run.paused,
         "blocked": run.blocked,
         "state": run.state.name,
         "end": None if run.end is None else run.end.name,
@@ -47,6 +48,8 @@ def standing(run: Snapshot[Any]) -> str:
         return f"{run.id} {run.status}: ended at {run.end.name}"
     if run.status == "failed" and run.failure is not None:
         return f"{run.id} failed in {run.state.name}: {run.failure.kind}: {run.failure.message}"
+    if run.paused:
+        return f"{run.id} is paused in {run.state.name}"
     if run.blocked is not None:
         return f"{run.id} is blocked in {run.state.name}: {run.blocked}"
     if run.waits:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from agentflow.errors import InvalidInput
 from agentflow.model.check import nearest
 from agentflow.model.shapes import is_object
+from agentflow.model.values import Limits
 
 
 def named_values(form: type[BaseModel], pairs: tuple[str, ...], option: str) -> dict[str, Any]:
@@ -22,6 +23,22 @@ def named_values(form: type[BaseModel], pairs: tuple[str, ...], option: str) -> 
             raise InvalidInput(f"{option} {name}: {form.__name__} has no such field{known}")
         values[name] = typed_value(form.model_fields[name].annotation, text)
     return values
+
+
+def typed_limits(pairs: tuple[str, ...]) -> Limits | None:
+    """The limits that were typed as NAME=VALUE, None for none. Raises `InvalidInput` that names the limit."""
+    raised = Limits()
+    for pair in pairs:
+        name, mark, text = pair.partition("=")
+        if not mark or name not in vars(raised):
+            known = nearest(name, [*vars(raised)]) or f"; there are {', '.join(vars(raised))}"
+            raise InvalidInput(f"--limit {pair!r}: write NAME=VALUE with the name of a limit{known}")
+        try:
+            one = TypeAdapter(Limits).validate_python({name: text})
+        except ValidationError as error:
+            raise InvalidInput(f"--limit {pair}: {error.errors()[0]['msg']}") from None
+        raised = raised.raised(one)
+    return raised if pairs else None
 
 
 def typed_value(annotation: Any, text: str) -> Any:

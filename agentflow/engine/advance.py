@@ -9,10 +9,11 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import assert_never
 
-from agentflow.engine.commands import Command, FailState, Perform, Stop, WaitUntil
+from agentflow.engine.commands import Command, Perform, Stop, WaitUntil
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp, RetryAt
 from agentflow.engine.head import NO_USAGE, Head, KeptAnswer, Usage
 from agentflow.engine.lifecycle import TERMINAL, next_status
+from agentflow.engine.limits import ENDS_WITH_ITS_FAILURE, beyond, too_often
 from agentflow.engine.machine import Token, machine_of
 from agentflow.errors import GuardFailed, InvalidContext
 from agentflow.failures import OverLimit
@@ -69,6 +70,8 @@ def begin(definition: Definition, run: str, kept: Kept, at: datetime) -> Advance
 
 def advance(definition: Definition, head: Head, event: Event, *, strict: bool = False) -> Advance:
     """Apply one event. With `strict`, a guard that changes its copy of the context is refused."""
+    if (over := beyond(definition, head, event)) is not None:
+        return _beyond(definition, head, event, over, strict)
     match event:
         case Answered():
             return _answered(definition, head, event, strict)
@@ -89,17 +92,7 @@ def next_commands(definition: Definition, head: Head) -> tuple[Command, ...]:
     """What a run needs where it stands; also the way to go on with a stored run."""
     if head.status in TERMINAL:
         return STOP
-    allowed, everywhere = definition.states[head.state].spec.max_visits, definition.limits.visits
-    if allowed is not None and head.visit > allowed:
-        return _too_often(head, "max_visits", allowed)
-    if everywhere is not None and head.visit > everywhere:
-        return _too_often(head, "visits", everywhere)
-    return (Perform(head.state),)
-
-
-def _too_often(head: Head, name: str, limit: int) -> tuple[Command, ...]:
-    error = OverLimit(f"state {head.state!r} was entered {head.visit} times, {name} is {limit}", limit=name)
-    return (FailState(head.state, failure_of(error, head.state)),)
+    return too_often(definition, head) or (Perform(head.state),)
 
 
 # --- one event ---------------------------------------------------------------------------------------------------
@@ -107,9 +100,6 @@ def _too_often(head: Head, name: str, limit: int) -> tuple[Command, ...]:
 
 def _answered(definition: Definition, head: Head, event: Answered, strict: bool) -> Advance:
     used = _with_usage(head, event.usage)
-    if (failure := _too_large(definition, event)) is not None:
-        failed = BodyFailed(event.at, failure_of(failure, head.state), GiveUp(), event.facts)
-        return _failed(definition, used, failed, strict)
     name = "done" if event.outcome is None else f"on:{event.outcome}"
     try:
         return _fire(definition, used, name, event, strict, kept=event.kept, difference=event.difference)
@@ -117,7 +107,7 @@ def _answered(definition: Definition, head: Head, event: Answered, strict: bool)
         return _end_failed(_with_answer(used, event), failure_of(error, head.state, attempts=head.number))
 
 
-def _with_answer(head: Head, event: Answered | BodyFailed | Expired) -> Head:
+def _with_answer(head: Head, event: Event) -> Head:
     """The run with an answer that could not be acted upon: a retry goes on from it, without a new call."""
     if not isinstance(event, Answered):
         return head
@@ -129,21 +119,23 @@ def _with_usage(head: Head, usage: Usage) -> Head:
     return head if usage is NO_USAGE else replace(head, usage=head.usage.plus(usage))
 
 
-def _too_large(definition: Definition, event: Answered) -> OverLimit | None:
-    limit = definition.context_limit
-    if event.kept.size <= limit:
-        return None
-    return OverLimit(_size_message(event.kept, limit), limit="context_bytes")
+def _beyond(definition: Definition, head: Head, event: Event, over: OverLimit, strict: bool) -> Advance:
+    """An event beyond a limit: the failure of the state, which a row may take; else the run is blocked with it.
+
+    An answer is kept for when the limit is raised, unless it is itself what is too large.
+    """
+    facts = event.facts if isinstance(event, Answered | BodyFailed) else Facts()
+    usage = NO_USAGE if isinstance(event, Expired) else event.usage
+    failed = BodyFailed(event.at, failure_of(over, head.state, attempts=head.number), GiveUp(), facts, usage)
+    after = _failed(definition, head, failed, strict)
+    limit = over.limit or ""
+    if after.move is not None:
+        return replace(after, head=_after_limit(after.head, limit))
+    return replace(after, head=after.head if limit == "context_bytes" else _with_answer(after.head, event))
 
 
-def _size_message(kept: Kept, limit: int) -> str:
-    largest = max(kept.texts, key=lambda name: len(kept.texts[name]), default="an Append field")
-    return f"the context would have {kept.size:,} bytes, context_bytes is {limit:,}; the largest field is {largest}"
-
-
-def check_size(definition: Definition, kept: Kept) -> str | None:
-    """Why a context is too large to start with, None if it is not."""
-    return _size_message(kept, definition.context_limit) if kept.size > definition.context_limit else None
+def _after_limit(head: Head, limit: str) -> Head:
+    return replace(head, over=(*head.over, limit)) if limit in ENDS_WITH_ITS_FAILURE else head
 
 
 def _failed(definition: Definition, head: Head, event: BodyFailed, strict: bool) -> Advance:
@@ -177,11 +169,9 @@ def _fire(
     token = _token(definition, head, here, failure, strict)
     fired = machine_of(definition).fire(name, token)
     if fired is None:
+        if failure is not None and failure.matches(OverLimit):
+            return _block(head, failure)
         return _end_failed(_with_answer(head, event), failure or _no_way(head, name))
-    if head.revision >= definition.transition_limit:
-        limit = definition.transition_limit
-        error = OverLimit(f"the run has made {head.revision} transitions, transitions is {limit}", limit="transitions")
-        return _end_failed(_with_answer(head, event), failure_of(error, head.state))
     rescued = head.rescued or fired.row.exit.place is None
     after = _enter(definition, head, fired.target, kept=here, rescued=rescued, at=event.at, cause=failure)
     move = _move(head, name, event, fired.target, fired.guards, difference, failure)
@@ -260,12 +250,20 @@ def _enter(
         visits=visits,
         usage=head.usage,
         rescued=rescued,
+        limits=head.limits,
+        over=head.over,
     )
 
 
 def _no_way(head: Head, name: str) -> Failure:
     error = GuardFailed(f"state {head.state!r}: no row takes {name!r}")
     return failure_of(error, head.state)
+
+
+def _block(head: Head, failure: Failure) -> Advance:
+    """The run stands still where it is, with all that it has; `resume` goes on, with a raised limit."""
+    blocked = replace(head, status=next_status(head.status, "block"), failure=failure, blocked=failure.message)
+    return Advance(blocked, None, STOP)
 
 
 def _end_failed(head: Head, failure: Failure) -> Advance:

@@ -7,10 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 import pydantic_core
+from pydantic import TypeAdapter
 
 from agentflow.model.context import Kept
 from agentflow.model.shapes import is_object
-from agentflow.model.values import Failure
+from agentflow.model.values import Failure, Limits
 from agentflow.model.views import Status
 from agentflow.record import record
 
@@ -62,6 +63,8 @@ class Head:
     rescued: bool = False  # whether the workflow's own .failed row was taken
     generation: int = 0  # how often an operator has retried this visit
     answer: KeptAnswer | None = None
+    limits: Limits | None = None  # what was raised for this run
+    over: tuple[str, ...] = ()  # limits whose failure a row took: they no longer count
 
     @property
     def number(self) -> int:
@@ -84,6 +87,10 @@ def failure_from_json(text: str | None) -> Failure | None:
 def _failure(raw: dict[str, Any]) -> Failure:
     fields: dict[str, Any] = {**raw, "bases": tuple(raw.get("bases", ()))}
     return Failure(**fields)
+
+
+def _limits(raw: dict[str, Any]) -> Limits:
+    return TypeAdapter(Limits).validate_python(raw, strict=False)
 
 
 def writable_json(value: Any) -> str:
@@ -116,6 +123,10 @@ def memory_of(head: Head) -> str:
         memory["rescued"] = True
     if head.generation:
         memory["generation"] = head.generation
+    if head.limits is not None:
+        memory["limits"] = {name: value for name, value in vars(head.limits).items() if value is not None}
+    if head.over:
+        memory["over"] = head.over
     if head.cause is not None:
         memory["cause"] = asdict(head.cause)
     if head.answer is not None:
@@ -137,6 +148,8 @@ def with_memory(head: Head, text: str) -> Head:
         lost=memory.get("lost", 0),
         rescued=memory.get("rescued", False),
         generation=memory.get("generation", 0),
+        limits=_limits(memory["limits"]) if "limits" in memory else None,
+        over=tuple(memory.get("over", ())),
         cause=_failure(cause) if cause else None,
         answer=KeptAnswer(**answer) if answer else None,
     )

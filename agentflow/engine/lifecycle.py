@@ -9,7 +9,7 @@ from agentflow.errors import Conflict
 from agentflow.model.views import Status
 
 LifecycleCommand: TypeAlias = Literal[
-    "claim", "park", "defer", "release", "complete", "fail", "cancel", "stop", "retry", "compensate"
+    "claim", "park", "defer", "block", "release", "complete", "fail", "cancel", "stop", "retry", "compensate"
 ]  # fmt: skip
 
 TABLE: dict[tuple[Status, LifecycleCommand], Status] = {
@@ -18,6 +18,7 @@ TABLE: dict[tuple[Status, LifecycleCommand], Status] = {
     ("running", "claim"): "running",  # a takeover from a dead worker
     ("running", "park"): "waiting",  # a person, a signal or a long sleep
     ("running", "defer"): "queued",  # a retry that is not due yet
+    ("running", "block"): "queued",  # a limit is reached, and no row takes its failure
     ("running", "release"): "queued",  # a worker that stops
     ("running", "complete"): "completed",
     ("running", "fail"): "failed",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from agentflow.model.context import Context, plan_of
 from agentflow.model.prompts import Prompt
 from agentflow.model.states import Line
+from agentflow.model.values import Limits
 
 if TYPE_CHECKING:
     from agentflow.model.states import State
@@ -93,6 +94,15 @@ def check_draft(draft: Draft) -> Found:
     return found
 
 
+def limit_problems(limits: Limits) -> list[str]:
+    """What is wrong with the numbers of limits."""
+    return [
+        f"Limits({name}={value}): a limit must be above 0; leave it out for none"
+        for name, value in vars(limits).items()
+        if value is not None and value <= (timedelta(0) if isinstance(value, timedelta) else 0)
+    ]
+
+
 def _check_head(draft: Draft, found: Found) -> None:
     workflow = draft.workflow
     if not _is_name(workflow.name):
@@ -102,9 +112,8 @@ def _check_head(draft: Draft, found: Found) -> None:
     for end in workflow.ends:
         if not _is_name(end.name):
             found.error(end.line, f"end {end.name!r}: a name is letters, digits, '_' and '-', from a letter")
-    for name, value in vars(workflow.limits).items():
-        if value is not None and value <= (timedelta(0) if isinstance(value, timedelta) else 0):
-            found.error(workflow.line, f"Limits({name}={value}): a limit must be above 0; leave it out for none")
+    for problem in limit_problems(workflow.limits):
+        found.error(workflow.line, problem)
     services: Any = workflow.services
     if services is not None and not isinstance(services, type):
         found.error(workflow.line, f"services={services!r}: name the class, not an object")

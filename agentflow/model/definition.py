@@ -125,13 +125,15 @@ class Definition:
         states = [state.code for _, state in sorted(self.states.items())]
         return digest(*states, *(code_digest(guard) for guard in _guards(self.rescues)))
 
-    @property
-    def transition_limit(self) -> int:
-        return self.limits.transitions or DEFAULT_TRANSITIONS
 
-    @property
-    def context_limit(self) -> int:
-        return self.limits.context_bytes or DEFAULT_CONTEXT_BYTES
+def transition_limit(limits: Limits) -> int:
+    """How many transitions a run may make."""
+    return limits.transitions or DEFAULT_TRANSITIONS
+
+
+def context_limit(limits: Limits) -> int:
+    """How many bytes a run's context may have."""
+    return limits.context_bytes or DEFAULT_CONTEXT_BYTES
 
 
 def compile_definition(draft: Draft, found: Found) -> Definition:

@@ -122,6 +122,12 @@ class Limits:
     items: int | None = None
     depth: int | None = None
 
+    def raised(self, by: "Limits", /) -> "Limits":
+        """These limits, with those of `by` in place of their own wherever it names one."""
+        return Limits(
+            **{name: mine if (theirs := getattr(by, name)) is None else theirs for name, mine in vars(self).items()}
+        )
+
 
 @dataclass(frozen=True)
 class Tool:

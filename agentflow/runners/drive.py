@@ -6,6 +6,7 @@ both carried out, so that a cancel never discards what was done.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -17,9 +18,10 @@ from agentflow.engine.commands import FailState, Perform, Stop, WaitUntil
 from agentflow.engine.events import Answered, BodyFailed, Event, GiveUp
 from agentflow.engine.head import Head, failure_to_json
 from agentflow.engine.lifecycle import TERMINAL, next_status
+from agentflow.engine.limits import limits_of
 from agentflow.errors import LeaseLost
-from agentflow.failures import CrashLoop, OverLimit, StatementRefused
-from agentflow.model.definition import Definition
+from agentflow.failures import CrashLoop, StatementRefused
+from agentflow.model.definition import Definition, context_limit
 from agentflow.model.values import failure_of
 from agentflow.runners.perform import Parked, Script, Work, perform
 from agentflow.runners.records import check_accepts, head_of, history_row, object_of, standing_of
@@ -37,6 +39,8 @@ from agentflow.store.rows import (
     WaitRow,
 )
 from agentflow.store.segments import LENGTH, is_last_of_segment
+
+log = logging.getLogger("agentflow.runner")
 
 MAX_CRASHES = 5
 SHORT_WAIT = timedelta(seconds=2)  # a shorter wait for a retry is slept here, a longer one is a timer of the store
@@ -70,6 +74,7 @@ class Drive:
     _since_yield: int = 0
     _yielded_at: float = 0.0
     _time: Callable[[], float] = time.monotonic  # replaced by the clock of the loop
+    _half: int = 0  # of the bytes that the context may have
 
     def __post_init__(self) -> None:
         self._revision = self.row.revision
@@ -164,6 +169,7 @@ class Drive:
         self._yielded_at = self._time()
         if head.status in {"queued", "waiting"}:
             head = replace(head, status=next_status(head.status, "claim"))
+        self._half = context_limit(limits_of(self.definition, head)) // 2
         return replace(head, blocked=None)
 
     def _cancel_wanted(self) -> bool:
@@ -211,9 +217,10 @@ class Drive:
         head = work.head
         if isinstance(result, Parked):
             return await self._park(head, result, lost)
-        step = advance(self.definition, head, self._within_time(head, result), strict=self.strict)
+        step = advance(self.definition, head, result, strict=self.strict)
         answered = isinstance(result, Answered)
-        attempts = lost if answered else lost + self._failed_attempts(head, result, step)
+        tried = not answered and step.head.blocked is None  # what a limit forbids was not tried
+        attempts = lost + self._failed_attempts(head, result, step) if tried else lost
         if step.move is None:
             return await self._stay(head, step, attempts)
         ended = await self._move(step, attempts, work if answered else None)
@@ -222,14 +229,6 @@ class Drive:
         error = StatementRefused(f"statement {ended.number + 1} of run.transaction was refused: {ended.error}")
         failed = BodyFailed(result.at, failure_of(error, head.state, attempts=head.number), GiveUp())
         return await self._take(work, failed, lost)
-
-    def _within_time(self, head: Head, event: Event) -> Event:
-        """The event, or the failure that the run has taken longer than its limit."""
-        allowed = self.definition.limits.wall_time
-        if allowed is None or event.at - head.started_at <= allowed or head.rescued:
-            return event
-        error = OverLimit(f"the run has taken longer than wall_time={allowed}", limit="wall_time")
-        return BodyFailed(event.at, failure_of(error, head.state), GiveUp())
 
     def _failed_attempts(self, head: Head, event: Event, step: Advance) -> tuple[AttemptRow, ...]:
         failure = getattr(event, "failure", None)
@@ -269,15 +268,29 @@ class Drive:
             answered=answered,
             values=step.move.difference.blobs,
         )
-        if isinstance(reply, str | Refused):
+        if isinstance(reply, Refused):
             return reply
+        if reply == "lost":
+            return "lost"
+        self._warn_at_half(step.head)
         self._head = step.head  # a cancel that comes from now on goes on from here
         self.on_commit(step.head)
         if over:
             return "over"
-        if reply is not None:
+        if isinstance(reply, RunRow):
             return await self._cancelled(step.head)
-        return "released" if stopping else step
+        return "released" if stopping or reply == "paused" else step
+
+    def _warn_at_half(self, after: Head) -> None:
+        """Tell once that the context has grown beyond half of what it may have."""
+        half = self._half
+        if after.kept.size > half and (self._head is None or self._head.kept.size <= half):
+            log.warning(
+                "run %s: its context has %s bytes, more than half of context_bytes=%s",
+                after.run,
+                f"{after.kept.size:,}",
+                f"{2 * half:,}",
+            )
 
     async def _stay(self, head: Head, step: Advance, attempts: tuple[AttemptRow, ...]) -> Advance | Ended:
         """A failed attempt that will be tried again, or a run that ends failed where it stands."""
@@ -286,10 +299,10 @@ class Drive:
             return await self._commit_standing(step.head, release=True, attempts=attempts)
         if command.instant - self.store.now() <= self.short_wait and not self.is_stopping():
             reply = await self._commit(standing_of(step.head, None), attempts=attempts)
-            if isinstance(reply, str):
-                return reply
-            if reply is not None:
+            if isinstance(reply, RunRow):
                 return await self._cancelled(step.head)
+            if reply is not None:
+                return "lost" if reply == "lost" else "released"
             self._head = step.head
             await self.sleep(max(0.0, (command.instant - self.store.now()).total_seconds()))
             return Advance(step.head, None, next_commands(self.definition, step.head))
@@ -310,8 +323,8 @@ class Drive:
         waits = await self.store.waits(run=head.run, status="open")
         standing = standing_of(stopped, None)
         reply = await self._commit(standing, release=True, closes=tuple(wait.id for wait in waits), done=True)
-        if isinstance(reply, str):
-            return reply
+        if reply == "lost":
+            return "lost"
         self.on_commit(stopped)
         return "over"
 
@@ -330,10 +343,10 @@ class Drive:
         reply = await self._commit(
             standing_of(head, due_at), release=release, attempts=attempts, opens=opens, stop_at_request=True
         )
-        if isinstance(reply, str):
-            return reply
-        if reply is not None:
-            return await self._cancelled(replace(head, status="running", failure=None))
+        if reply == "lost":
+            return "lost"
+        if isinstance(reply, RunRow):
+            return await self._cancelled(replace(head, status="running", failure=None, blocked=None))
         self.on_commit(head)
         return "over"
 
@@ -350,9 +363,13 @@ class Drive:
         stop_at_request: bool = False,
         answered: Work | None = None,
         values: tuple[tuple[str, bytes], ...] = (),
-    ) -> Literal["lost"] | RunRow | Refused | None:
-        """Commit; None if that was all, the run's row if a command came in between and is to be carried out now."""
+    ) -> Literal["lost", "paused"] | RunRow | Refused | None:
+        """Commit; None if that was all, the run's row if a cancel came in between and is to be carried out now.
+
+        A pause that came in between is carried out by this very commit, which gives the run back.
+        """
         asked: RunRow | None = None
+        paused = False
         while True:
             reply = await self.store.commit(
                 Commit(
@@ -380,7 +397,7 @@ class Drive:
                         self._revision = history.revision
                         if is_last_of_segment(history.revision):
                             self.on_segment(self.row.id)
-                    return asked
+                    return asked if asked is not None or not paused else "paused"
                 case LateResult():
                     return "lost"
                 case Refused():
@@ -391,6 +408,14 @@ class Drive:
                         asked = row
                         if stop_at_request:
                             return asked
+                    paused = row.paused and asked is None and standing.status not in TERMINAL
+                    standing, release = self._at_rest(standing, release) if paused else (standing, release)
+
+    def _at_rest(self, standing: Standing, release: bool) -> tuple[Standing, bool]:
+        """The standing of a run that is given back where it would have gone on."""
+        if release:
+            return standing, True
+        return replace(standing, status=next_status(standing.status, "release"), due_at=self.store.now()), True
 
     def _gives_way(self, task: "asyncio.Task[Any] | None") -> bool:
         """Whether other runs get the loop now, or a cancel its due: a commit is not interrupted, after it is time."""

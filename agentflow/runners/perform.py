@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from agentflow.engine.commands import FailState, Perform
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp
 from agentflow.engine.head import NO_USAGE, Head, Usage
+from agentflow.engine.limits import limits_of
 from agentflow.errors import ConfigurationError, EffectHeld, InvalidContext, LeaseLost, StoreError, StoreFailed
 from agentflow.failures import OverLimit, TimedOut
 from agentflow.model.context import Context
@@ -270,7 +271,7 @@ async def _llm(work: Work, started: float) -> Event:
 
 
 def _check_model_limits(work: Work) -> None:
-    limits, usage = work.definition.limits, work.head.usage
+    limits, usage = limits_of(work.definition, work.head), work.head.usage
     for name, used, allowed in (
         ("llm_calls", usage.llm_calls, limits.llm_calls),
         ("tokens", usage.tokens, limits.tokens),

@@ -11,6 +11,7 @@ from agentflow.engine.advance import Move
 from agentflow.engine.events import Facts
 from agentflow.engine.head import Head, failure_from_json, failure_to_json, memory_of, with_memory, writable_json
 from agentflow.errors import IncompatibleDefinition
+from agentflow.failures import OverLimit
 from agentflow.model.context import Difference, Kept
 from agentflow.model.definition import Definition
 from agentflow.model.values import Actor
@@ -61,10 +62,18 @@ def standing_of(head: Head, due_at: datetime | None) -> Standing:
         attempt=head.attempt,
         end=head.end,
         blocked=head.blocked,
-        failure=failure_to_json(head.failure if head.status == "failed" else head.cause),
+        failure=failure_to_json(head.cause if head.failure is None else head.failure),
         memory=memory_of(head),
         due_at=due_at,
     )
+
+
+def is_over_limit(standing: Standing) -> bool:
+    """Whether a run is blocked by a limit: looking at it again changes nothing until the limit is raised."""
+    if standing.blocked is None:
+        return False
+    failure = failure_from_json(standing.failure)
+    return failure is not None and failure.message == standing.blocked and failure.matches(OverLimit)
 
 
 def first_row(head: Head, difference: Difference) -> HistoryRow:

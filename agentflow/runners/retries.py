@@ -10,7 +10,7 @@ from socket import gaierror
 from typing import Any
 
 from agentflow.engine.events import GiveUp, RetryAt
-from agentflow.failures import Business, Retryable, Unclear
+from agentflow.failures import Business, OverLimit, Retryable, Unclear
 from agentflow.model.values import Retry
 
 LONGEST_WAIT = 30 * 24 * 3600.0  # seconds; a wait beyond is no wait but a mistake
@@ -30,8 +30,8 @@ def verdict(
 
 def is_worth_retrying(retry: Retry, error: BaseException) -> bool:
     """Whether another attempt may cure the failure."""
-    if isinstance(error, Unclear):
-        return False  # nobody knows whether it happened, so nobody may do it again
+    if isinstance(error, Unclear | OverLimit):
+        return False  # nobody knows whether it happened, so nobody may do it again; more attempts use no less
     if retry.on:
         return isinstance(error, tuple(retry.on))
     if isinstance(error, Business):

@@ -361,7 +361,7 @@ class MemoryStore:
     # --- commands ----------------------------------------------------------------------------------------------
 
     async def request(self, command: CommandRow, *, word: str | None, wake: bool) -> bool:
-        """Record a command; with `word`, set the run's request, raise `control_seq`, and make it due."""
+        """Record a command; with `word`, set the run's request, lift a pause, and make it due."""
         now = self.now()
         command = with_instants_in_utc(command, "at")
         with self._lock:
@@ -373,7 +373,7 @@ class MemoryStore:
             kept.commands.append(command)
             if word is not None:
                 row = kept.row
-                self._put(replace(row, request=word, control_seq=row.control_seq + 1, updated_at=now))
+                self._put(replace(row, request=word, paused=False, control_seq=row.control_seq + 1, updated_at=now))
             if wake:
                 self._wake(command.run, now)
         return True
@@ -389,9 +389,25 @@ class MemoryStore:
             if kept.row.session is not None or kept.row.control_seq != expected_control_seq:
                 return False
             kept.commands.append(command)
-            self._put(replace(standing_in(kept.row, standing, now), control_seq=expected_control_seq + 1))
+            changed = standing_in(kept.row, standing, now)
+            self._put(replace(changed, paused=False, control_seq=expected_control_seq + 1))
             if standing.status in TERMINAL:
                 self._close_waits(kept.waits, now)
+        return True
+
+    async def pause(self, command: CommandRow, *, paused: bool) -> bool:
+        """Record a command that pauses a run or lifts its pause, whoever drives it; raises `control_seq`."""
+        now = self.now()
+        command = with_instants_in_utc(command, "at")
+        with self._lock:
+            kept = self._runs.get(command.run)
+            if kept is None or is_known(kept.commands, command):
+                return False
+            row = kept.row
+            if row.standing.status in TERMINAL or row.request is not None or row.paused is paused:
+                return False
+            kept.commands.append(command)
+            self._put(replace(row, paused=paused, control_seq=row.control_seq + 1, updated_at=now))
         return True
 
     async def requests(self, session: str) -> Sequence[tuple[str, str]]:

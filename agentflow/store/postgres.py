@@ -351,7 +351,7 @@ class PostgresStore:
     # --- commands ----------------------------------------------------------------------------------------------
 
     async def request(self, command: CommandRow, *, word: str | None, wake: bool) -> bool:
-        """Record a command; with `word`, set the run's request, raise `control_seq`, and make it due."""
+        """Record a command; with `word`, set the run's request, lift a pause, and make it due."""
         values = {"id": command.run, "word": word, "now": self._given_now}
         note = columns_of(command)
 
@@ -389,6 +389,23 @@ class PostgresStore:
             await connection.change(sql.record_command, note)
             if is_over:
                 await connection.change(sql.close_waits_of_run, {"run": command.run, "now": self._given_now})
+            return True
+
+        return await self._pools.transaction(change)
+
+    async def pause(self, command: CommandRow, *, paused: bool) -> bool:
+        """Record a command that pauses a run or lifts its pause, whoever drives it; raises `control_seq`."""
+        wanted = {"id": command.run, "paused": int(paused), "now": self._given_now}
+        note = columns_of(command)
+
+        async def change(connection: Using) -> bool:
+            await connection.row(own.lock_run, wanted)
+            known = {"run": command.run, "request": command.request}
+            if command.request is not None and await connection.row(sql.command_of_request, known) is not None:
+                return False
+            if await connection.change(sql.pause_run, wanted) == 0:
+                return False
+            await connection.change(sql.record_command, note)
             return True
 
         return await self._pools.transaction(change)

@@ -157,16 +157,25 @@ class Store(Protocol):
     # Commands
 
     async def request(self, command: CommandRow, *, word: str | None, wake: bool) -> bool:
-        """Record a command; with `word` (JSON), set the run's request, raise `control_seq`, and make it due.
+        """Record a command; with `word` (JSON), set the run's request, raise `control_seq`, lift a pause, and make it due.
 
         False, and nothing is written, if a command with the same `request` id was recorded before.
         """
         ...
 
     async def reopen(self, command: CommandRow, *, standing: Standing, expected_control_seq: int) -> bool:
-        """Record a command that changes an unclaimed run's standing (retry, cancel at rest); raises `control_seq`.
+        """Record a command that changes an unclaimed run's standing (retry, resume, cancel at rest); raises
+        `control_seq`, and lifts a pause.
 
         False, and nothing is written, if `control_seq` changed meanwhile, or a worker has claimed the run.
+        """
+        ...
+
+    async def pause(self, command: CommandRow, *, paused: bool) -> bool:
+        """Record a command that pauses a run or lifts its pause, whoever drives it; raises `control_seq`.
+
+        False, and nothing is written, if the run is over, is being cancelled, or is so already, or if a command with
+        the same `request` id was recorded before.
         """
         ...
 

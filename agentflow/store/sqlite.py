@@ -330,7 +330,7 @@ class SqliteStore:
     # --- commands ----------------------------------------------------------------------------------------------
 
     async def request(self, command: CommandRow, *, word: str | None, wake: bool) -> bool:
-        """Record a command; with `word`, set the run's request, raise `control_seq`, and make it due."""
+        """Record a command; with `word`, set the run's request, lift a pause, and make it due."""
         now = self._now()
         with self._writer as writing:
             if writing.row(sql.one_run, {"id": command.run}) is None:
@@ -362,6 +362,18 @@ class SqliteStore:
             writing.change(sql.record_command, note)
             if is_over:
                 writing.change(sql.close_waits_of_run, {"run": command.run, "now": now})
+        return True
+
+    async def pause(self, command: CommandRow, *, paused: bool) -> bool:
+        """Record a command that pauses a run or lifts its pause, whoever drives it; raises `control_seq`."""
+        with self._writer as writing:
+            known = {"run": command.run, "request": command.request}
+            if command.request is not None and writing.row(sql.command_of_request, known) is not None:
+                return False
+            wanted = {"id": command.run, "paused": int(paused), "now": self._now()}
+            if writing.change(sql.pause_run, wanted) == 0:
+                return False
+            writing.change(sql.record_command, columns_of(command))
         return True
 
     async def requests(self, session: str) -> Sequence[tuple[str, str]]:

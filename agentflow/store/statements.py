@@ -308,11 +308,26 @@ def reopen_run() -> Executable:
             | {
                 "control_seq": runs.c.control_seq + ONE,
                 "claims_without_progress": ZERO,
-                "paused": _paused(),
+                "paused": ZERO,
                 "updated_at": NOW,
                 "ended_at": given_for(runs.c.ended_at),
             }
         )
+    )
+
+
+@Statement
+def pause_run() -> Executable:
+    """Pause a run or lift its pause; a worker notices by `control_seq`."""
+    return (
+        update(runs)
+        .where(
+            runs.c.id == given("id"),
+            runs.c.paused != given("paused", Number),
+            runs.c.request.is_(None),
+            ~is_terminal,
+        )
+        .values(paused=given("paused", Number), control_seq=runs.c.control_seq + ONE, updated_at=NOW)
     )
 
 
@@ -322,7 +337,7 @@ def ask_of_run() -> Executable:
     return (
         update(runs)
         .where(runs.c.id == given("id"))
-        .values(request=given("word"), control_seq=runs.c.control_seq + ONE, updated_at=NOW)
+        .values(request=given("word"), paused=ZERO, control_seq=runs.c.control_seq + ONE, updated_at=NOW)
     )
 
 

@@ -65,7 +65,28 @@ flow.build(
         ask.expired.to(refused),
     ],
 )
-app = App([flow])
+
+class Pace(StrEnum):
+    ON = "on"
+    OVER = "over"
+
+
+class Count(Context):
+    n: int = 0
+
+
+narrow = Workflow("narrow", Count)
+
+
+@narrow.step(max_visits=2)
+async def again(count: Count, run: Run) -> Pace:
+    count.n += 1
+    return Pace.ON if count.n < 4 else Pace.OVER
+
+
+there = narrow.end("fine")
+narrow.build(start=again, transitions=[again.on(Pace.ON).to(again), again.on(Pace.OVER).to(there)])
+app = App([flow, narrow])
 """
 
 

@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[2]
 
 def test_check_counts_what_it_looked_at(give: Give) -> None:
     done = give("check")
-    assert (done.code, done.out) == (0, "flow v1: 2 states, 5 rows, no problems\n")
+    assert (done.code, done.out) == (
+        0,
+        "flow v1: 2 states, 5 rows, no problems\nnarrow v1: 1 state, 2 rows, no problems\n",
+    )
     assert give("check", "flow", "--json").json["workflows"][0]["warnings"] == []
 
 

@@ -132,3 +132,42 @@ def test_a_batch_needs_a_file_and_a_name_and_nothing_else(give: Give, project: P
     (project / "in.jsonl").write_text('{"n": 1}\n', encoding="utf-8")
     done = give("run", "flow", *words)
     assert (done.code, done.err.startswith("agentflow: error: a batch")) == (2, True)
+
+
+def test_a_run_is_paused_and_resumed(give: Give) -> None:
+    give("run", "flow", "-c", "n=50", "--id", "a")
+    paused = give("runs", "pause", "a", "--as", "ada", "--reason", "a holiday")
+    assert (paused.code, paused.err) == (0, "applied: run 'a' stands still in ask\n")
+    assert give("runs", "why", "a").out == "paused in ask by ada: a holiday. `resume` goes on\n"
+    assert " waiting (paused) " in give("runs", "list").out
+    assert give("runs", "show", "a", "--json").json["paused"] is True
+    resumed = give("runs", "resume", "a")
+    assert (resumed.code, resumed.out) == (7, "a waits in ask for APPROVE or REJECT\n")
+
+
+def test_a_run_that_met_a_limit_goes_on_with_a_raised_one(give: Give) -> None:
+    done = give("run", "narrow", "--id", "a")
+    assert (done.code, done.out) == (
+        7,
+        "a is blocked in again: state 'again' was entered 3 times, max_visits is 2\n",
+    )
+    assert "`resume` goes on, with it raised" in give("runs", "why", "a").out
+    refused = give("runs", "resume", "a", "--limit", "visits=2")
+    assert (refused.code, "visits=2 would stop it again" in refused.err) == (5, True)
+    resumed = give("runs", "resume", "a", "--limit", "visits=5", "--limit", "cost=2.50")
+    assert (resumed.code, resumed.out) == (0, "a completed: ended at fine\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("visit=5", "did you mean 'visits'?"),
+        ("visits", "write NAME=VALUE"),
+        ("visits=many", "--limit visits=many: Input should be a valid integer"),
+        ("visits=0", "Limits(visits=0): a limit must be above 0"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_by_name(give: Give, typed: str, told: str) -> None:
+    give("run", "narrow", "--id", "a")
+    done = give("runs", "resume", "a", "--limit", typed)
+    assert (done.code, told in done.err) == (2, True)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from agentflow import Context, Limits, Run, Workflow
-from agentflow.engine.advance import Advance, advance, begin, check_size, next_commands
+from agentflow.engine.advance import Advance, advance, begin, next_commands
 from agentflow.engine.commands import FailState, Perform, Stop, WaitUntil
 from agentflow.engine.events import Answered, BodyFailed, Broken, GiveUp, RetryAt
 from agentflow.engine.head import Head, Usage, memory_of, with_memory
+from agentflow.engine.limits import check_size
 from agentflow.failures import Business, OverLimit
 from agentflow.merge import Append
 from agentflow.model.values import failure_of
@@ -170,17 +171,17 @@ def test_a_context_over_its_limit_is_a_failure_that_names_the_field() -> None:
         True,
     )
     assert definition.context.copy(step.head.kept).text == ""
-    assert check_size(definition, head.kept) is None
+    assert check_size(definition.limits, head.kept) is None
 
 
-def test_a_run_makes_no_more_transitions_than_its_limit() -> None:
+def test_a_run_makes_no_more_transitions_than_its_limit_unless_a_row_takes_that_failure() -> None:
     definition = loop(divides, Limits(transitions=1))
     head = running(definition, n=1)
     first = advance(definition, head, answered(definition, head))
     second = advance(definition, first.head, answered(definition, first.head))
-    assert (first.head.revision, second.head.status, second.head.revision) == (1, "failed", 1)
+    assert (first.head.revision, second.head.end, second.head.revision) == (1, "broken", 2)
     assert second.head.failure is not None
-    assert second.head.failure.kind == "OverLimit"
+    assert (second.head.failure.kind, second.head.over) == ("OverLimit", ("transitions",))
 
 
 def test_a_broken_store_function_takes_no_row() -> None:

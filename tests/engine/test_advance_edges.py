@@ -292,13 +292,13 @@ def test_a_context_of_exactly_the_limit_is_kept() -> None:
 
 def test_the_answer_of_a_transition_too_many_is_kept_for_when_the_limit_is_raised() -> None:
     definition = flow_of(limits=Limits(transitions=1))
-    head = replace(standing(definition), revision=1)
-    step = advance(definition, head, answered(definition, head, text="dear"))
-    assert (step.head.status, step.head.revision, step.head.state) == ("failed", 1, "work")
+    head = replace(standing(definition, "ask"), revision=1)
+    step = advance(definition, head, answered(definition, head, "NO", text="dear"))
+    assert (step.head.status, step.head.revision, step.head.state, step.commands) == ("queued", 1, "ask", (Stop(),))
     assert step.head.failure is not None
-    assert step.head.failure.message == "the run has made 1 transitions, transitions is 1"
+    assert step.head.blocked == step.head.failure.message == "the run has made 1 transitions, transitions is 1"
     assert step.head.answer is not None
-    assert step.head.answer.difference == '{"set":{"text":"dear"}}'
+    assert (step.head.answer.outcome, step.head.answer.difference) == ("NO", '{"set":{"text":"dear"}}')
 
 
 def test_usage_adds_up_over_every_kind_of_event() -> None:

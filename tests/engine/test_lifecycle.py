@@ -18,6 +18,7 @@ RULES: dict[str, dict[str, str]] = {
     },
     "park": {"running": "waiting"},
     "defer": {"running": "queued"},
+    "block": {"running": "queued"},
     "release": {"running": "queued", "cancelling": "cancelling", "compensating": "compensating"},
     "complete": {"running": "completed", "cancelling": "completed", "compensating": "completed"},
     "fail": {"running": "failed", "cancelling": "failed", "compensating": "failed"},

@@ -60,7 +60,7 @@ async def test_a_context_of_more_than_a_mebibyte_is_refused_and_no_run_is_made(s
         assert (await app.run(flow, Case(text="x" * 1_000_000), id="r", timeout=SOON)).status == "completed"
 
 
-async def test_a_context_that_grows_beyond_its_limit_fails_where_it_stands_and_keeps_the_last_snapshot(
+async def test_a_context_that_grows_beyond_its_limit_blocks_the_run_which_keeps_its_last_snapshot(
     store: str,
 ) -> None:
     flow = filling(size=2_000_000)
@@ -68,7 +68,8 @@ async def test_a_context_that_grows_beyond_its_limit_fails_where_it_stands_and_k
         over = await app.run(flow, Case(), id="r", timeout=SOON)
 
     assert over.failure is not None
-    assert (over.status, over.failure.kind, over.context.text) == ("failed", "OverLimit", "")
+    assert (over.status, over.failure.kind, over.context.text) == ("queued", "OverLimit", "")
+    assert over.blocked == over.failure.message
 
 
 @pytest.mark.parametrize("run", ["a b", "a:b", "", "x" * 201, "line\n", "tab\t", "a\x00b"])

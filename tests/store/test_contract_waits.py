@@ -1,13 +1,14 @@
 """The contract of waits, commands and effects, for every store."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from agentflow.store.protocol import Store
-from agentflow.store.rows import EffectBegun, EffectFound, RunRow
+from agentflow.store.rows import EffectBegun, EffectFound, Requested, RunRow
 from tests.store.making import (
     NOON,
     Clock,
@@ -175,6 +176,70 @@ async def test_a_claimed_run_is_not_reopened(store: Store) -> None:
     await claimed(store)
     assert not await store.reopen(command(), standing=standing("cancelled"), expected_control_seq=0)
     assert await store.commands("r") == []
+
+
+async def test_a_run_is_paused_whoever_holds_it_and_taken_by_nobody_until_it_is_resumed(store: Store) -> None:
+    session, row = await claimed(store)
+    assert await store.pause(command("pause", request="q"), paused=True)
+    seen = await store.commit(step(row, standing("running", visit=2)))
+    assert isinstance(seen, Requested)
+    assert (seen.row.paused, seen.row.control_seq) == (True, row.control_seq + 1)
+    again = replace(seen.row, token=row.token)
+    await store.commit(step(again, standing("queued", visit=2, due_at=NOON), release=True))
+    assert list(await store.claim_runs(session, limit=1)) == []
+    assert await store.next_due() is None
+    assert list(await store.stranded(limit=5)) == []
+    assert await store.pause(command("resume"), paused=False)
+    assert await store.next_due() == NOON
+    [taken] = await store.claim_runs(session, limit=1)
+    assert (taken.paused, taken.revision) == (False, 1)
+
+
+async def test_a_pause_is_given_once(store: Store) -> None:
+    await parked(store)
+    assert await store.pause(command("pause", request="q"), paused=True)
+    assert not await store.pause(command("pause", request="q"), paused=False)
+    assert not await store.pause(command("pause"), paused=True)
+    assert await store.pause(command("resume"), paused=False)
+    assert [row.command for row in await store.commands("r")] == ["pause", "resume"]
+
+
+async def test_a_run_that_is_over_or_to_be_cancelled_is_not_paused(store: Store) -> None:
+    _, row = await claimed(store)
+    await store.request(command("cancel"), word='{"cancel":""}', wake=True)
+    assert not await store.pause(command("pause"), paused=True)
+    seen = await store.run("r")
+    assert seen is not None
+    again = replace(seen, token=row.token)
+    await store.commit(commit(again, standing("cancelled"), release=True, clear_request=True))
+    assert not await store.pause(command("pause"), paused=True)
+    assert not await store.pause(command("pause", run="unknown"), paused=True)
+    assert [row.command for row in await store.commands("r")] == ["cancel"]
+
+
+async def test_a_cancel_and_a_change_of_standing_lift_a_pause(store: Store) -> None:
+    await parked(store)
+    await store.pause(command("pause"), paused=True)
+    await store.request(command("cancel"), word='{"cancel":""}', wake=True)
+    seen = await store.run("r")
+    assert seen is not None
+    assert (seen.paused, seen.standing.due_at) == (False, NOON)
+    await store.create_run(new_run("s"))
+    await store.pause(command("pause", run="s"), paused=True)
+    assert await store.reopen(command("resume", run="s"), standing=standing("queued"), expected_control_seq=1)
+    reopened = await store.run("s")
+    assert reopened is not None
+    assert not reopened.paused
+
+
+async def test_a_wait_may_be_answered_while_its_run_is_paused(store: Store) -> None:
+    session, _ = await parked(store)
+    await store.pause(command("pause"), paused=True)
+    assert (await store.decide(decision())).status == "applied"
+    assert list(await store.claim_runs(session, limit=1)) == []
+    await store.pause(command("resume"), paused=False)
+    [row] = await store.claim_runs(session, limit=1)
+    assert row.id == "r"
 
 
 # --- effects -----------------------------------------------------------------------------------------------------
