@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 WAIT = timedelta(hours=1)  # until a question expires
 PAUSE = timedelta(seconds=60)  # between two attempts
 ATTEMPTS = 2
-VISITS = 2  # of `work`
+VISITS = 1  # of `work`, until more are allowed
 
 
 @dataclass
@@ -53,6 +53,7 @@ class Expected:
     requests: set[str] = field(default_factory=set[str])
     acted: set[int] = field(default_factory=set[int])  # visits of `act` whose call is recorded
     origin: "Expected | None" = None
+    raised: int | None = None  # visits that somebody allowed this run
 
     def __post_init__(self) -> None:
         if not self.lines:
@@ -79,6 +80,10 @@ class Expected:
             pass
 
     def _step(self, now: datetime) -> bool:
+        most = VISITS if self.state == "work" and self.raised is None else self.raised
+        if most is not None and self.visits[self.state] > most:
+            self.blocked, self.status = True, "queued"
+            return False
         match self.state:
             case "work":
                 return self._work(now)
@@ -88,9 +93,6 @@ class Expected:
                 return self._act()
 
     def _work(self, now: datetime) -> bool:
-        if self.visits["work"] > VISITS:
-            self.blocked, self.status = True, "queued"
-            return False
         if self.retry_at is not None and self.retry_at > now:
             self.status = "queued"
             return False
@@ -167,11 +169,12 @@ class Expected:
         self.paused = True
         return "applied"
 
-    def resume(self, now: datetime) -> str:
-        if self.over:
+    def resume(self, now: datetime, visits: int | None) -> str:
+        if self.over or (visits is not None and self.visits[self.state] > visits):
             return "refused"
-        if not self.paused and not self.blocked:
+        if not self.paused and not self.blocked and visits is None:
             return "already"
+        self.raised = self.raised if visits is None else visits
         self.paused = self.blocked = False
         self.drive(now)
         return "applied"
