@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from agentflow.analysis.compare import differing_fields, shared_length, spent_on
-from agentflow.app.exporting import context_at
 from agentflow.app.lineage import lineage
 from agentflow.app.reading import revision_of
 from agentflow.errors import NotFound
+from agentflow.model.folding import stored_context
 from agentflow.model.views import Compared, Revision
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunRow
@@ -17,8 +17,8 @@ async def compare_runs(store: Store, one: RunRow, other: RunRow, at: tuple[int |
     first, second = _revision(one, at[0]), _revision(other, at[1])
     path, path_of_other = await _path(store, one, first), await _path(store, other, second)
     shared = shared_length(path, path_of_other)
-    context = context_at(await store.differences(one.id, first))
-    context_of_other = context_at(await store.differences(other.id, second))
+    context = stored_context(await store.differences(one.id, first))
+    context_of_other = stored_context(await store.differences(other.id, second))
     return Compared(
         one=f"{one.id}@{first}",
         other=f"{other.id}@{second}",

@@ -11,6 +11,7 @@
 
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentflow.model.context import Context, plan_of
+from agentflow.model.migrations import Renames
 from agentflow.model.prompts import Prompt
 from agentflow.model.states import Line
 from agentflow.model.values import Limits
@@ -36,6 +38,7 @@ class Draft:
     rows: tuple[Any, ...]
     line: Line
     file: Path
+    renamed: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def state_named(self, name: str) -> "State[Any] | None":
         return next((state for state in self.workflow.states if state.name == name), None)
@@ -47,6 +50,7 @@ class Found:
 
     problems: list[tuple[str, int, str, bool]] = field(default_factory=list[tuple[str, int, str, bool]])
     prompts: dict[str, Prompt] = field(default_factory=dict[str, Prompt])
+    renames: Renames = field(default_factory=Renames)
 
     def error(self, line: Line, text: str) -> None:
         """Something that would go wrong in some run."""
@@ -78,6 +82,7 @@ def check_draft(draft: Draft) -> Found:
     """All problems of a workflow."""
     from agentflow.model.check_functions import check_functions  # noqa: PLC0415  they import Draft and Found from here
     from agentflow.model.check_table import check_table  # noqa: PLC0415
+    from agentflow.model.check_versions import check_versions  # noqa: PLC0415
 
     found = Found()
     _check_head(draft, found)
@@ -91,6 +96,7 @@ def check_draft(draft: Draft) -> Found:
         found.error(group.line, f"group {group.name!r}: fork, each and graph cannot run yet")
     check_functions(draft, found)
     check_table(draft, found)
+    check_versions(draft, found)
     return found
 
 

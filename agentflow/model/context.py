@@ -25,6 +25,7 @@ from agentflow.errors import InvalidContext, InvalidInput
 from agentflow.merge import Append
 from agentflow.model.blobs import Blob, BlobSource
 from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, mentions, strip
+from agentflow.model.folding import fold
 from agentflow.model.sameness import Unlike, short, sorted_sets, unlike, unwritable
 from agentflow.model.source import schema_text
 from agentflow.model.unread import Unread, read_all, unread_of
@@ -317,21 +318,16 @@ class ContextPlan(Generic[C]):
 
     def load(self, differences: Iterable[str], source: BlobSource | None = None) -> Kept:
         """Fold stored differences, oldest first, into the context that they lead to; blobs are read from `source`."""
-        values: dict[str, Any] = {}
-        added: dict[str, list[Any]] = {name: [] for name, field in self.fields.items() if field.append}
-        for text in differences:
-            difference = pydantic_core.from_json(text)
-            values.update(difference.get("set", {}))
-            for name, items in difference.get("add", {}).items():
-                added.setdefault(name, []).extend(items)
-        return self._loaded(values, added, source)
+        found = fold(differences)
+        return self.loaded(found.values, found.added, source)
 
-    def _loaded(self, values: Mapping[str, Any], added: Mapping[str, list[Any]], source: BlobSource | None) -> Kept:
+    def loaded(self, values: Mapping[str, Any], added: Mapping[str, list[Any]], source: BlobSource | None) -> Kept:
+        """What is kept of JSON values and of the items of `Append` fields; a missing field gets its default."""
         work = _Work(replace(EMPTY, source=source))
         loaded: dict[str, Any] = {}
         for name, field in self.fields.items():
             if field.append:
-                text = pydantic_core.to_json(added[name], inf_nan_mode="constants")
+                text = pydantic_core.to_json(added.get(name, []), inf_nan_mode="constants")
                 items = self._load_items(field, text, source)
                 work.take_items(field, items, len(text))
                 loaded[name] = Append(items)

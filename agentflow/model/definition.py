@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from agentflow.model.check import Draft, Found
 from agentflow.model.context import ContextPlan, plan_of
+from agentflow.model.migrations import Migration, Renames
 from agentflow.model.prompts import Prompt
 from agentflow.model.source import code_digest, digest, schema_text
 from agentflow.model.states import End, EventKind, Kind, Place, Spec, State, Transition
@@ -54,9 +55,13 @@ class StateDefinition:
     def shape(self) -> str:
         """A digest of what a run that stands here depends on."""
         members = [[m.name, m.value] for m in self.spec.outcome] if self.spec.outcome else None
-        ways = [_way(row) for row in self.rows]
         form = schema_text(form_of(self.spec))
-        return digest(json.dumps([self.name, self.kind, members, ways, form], default=str))
+        return digest(json.dumps([self.name, self.kind, members, self.ways, form], default=str))
+
+    @property
+    def ways(self) -> list[list[Any]]:
+        """The rows as plain data: event, outcomes, failures, guards, target."""
+        return [_way(row) for row in self.rows]
 
     @cached_property
     def code(self) -> str:
@@ -89,6 +94,12 @@ def form_of(spec: Spec) -> dict[str, Any] | None:
     return answer.model_json_schema() if isinstance(answer, type) and issubclass(answer, BaseModel) else None
 
 
+def context_outline(plan: ContextPlan[Any]) -> dict[str, Any]:
+    """What stored contexts depend on: their schema by the names that are stored, and which fields only grow."""
+    schema = json.loads(schema_text(plan.kind.model_json_schema(by_alias=False)))
+    return {"schema": schema, "appends": sorted(name for name, field in plan.fields.items() if field.append)}
+
+
 @dataclass(frozen=True)
 class Definition:
     """A closed workflow."""
@@ -105,6 +116,7 @@ class Definition:
     limits: Limits
     warnings: tuple[str, ...]
     workflow: Any = field(repr=False)
+    renames: Renames = field(default_factory=Renames)
     engine_cache: dict[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     def place(self, name: str) -> Place[Any]:
@@ -116,8 +128,20 @@ class Definition:
         """A digest of all that stored runs depend on."""
         states = [state.shape for _, state in sorted(self.states.items())]
         ends = [f"{end.name}:{end.failed}" for _, end in sorted(self.ends.items())]
-        rescues = json.dumps([_way(row) for row in self.rescues])
-        return digest(self.name, str(self.version), self.context.schema_digest_source, *states, *ends, rescues)
+        rescues = json.dumps(self.ways_of_rescues)
+        context = json.dumps(context_outline(self.context), sort_keys=True)
+        return digest(self.name, str(self.version), context, *states, *ends, rescues)
+
+    @property
+    def migrations(self) -> Mapping[int, Migration]:
+        """How runs of older versions come under this one, by the version that each step starts from."""
+        registered: list[Migration] = self.workflow.migrations
+        return {migration.from_version: migration for migration in registered}
+
+    @property
+    def ways_of_rescues(self) -> list[list[Any]]:
+        """The rows of `workflow.failed` as plain data."""
+        return [_way(row) for row in self.rescues]
 
     @cached_property
     def code(self) -> str:
@@ -156,4 +180,5 @@ def compile_definition(draft: Draft, found: Found) -> Definition:
         limits=workflow.limits,
         warnings=tuple(found.warnings),
         workflow=workflow,
+        renames=found.renames,
     )

@@ -13,8 +13,8 @@ from agentflow.model.states import End, Place
 from agentflow.model.values import Actor, Failure
 
 __all__ = [
-    "Compared", "Effect", "FieldDifference", "Judged", "Replayed", "Reply", "Revision", "Snapshot", "Spent", "Status",
-    "Wait", "Why", "Worker",
+    "Compared", "DeployCheck", "Effect", "FieldDifference", "Judged", "MigratedRun", "Prospect", "Replayed", "Reply",
+    "Revision", "Snapshot", "Spent", "Status", "Version", "Wait", "Why", "Worker",
 ]  # fmt: skip
 
 C = TypeVar("C", bound=Context)
@@ -73,7 +73,7 @@ class Revision:
     actor: Actor | None
     cost: Decimal | None
     event: str = ""
-    """`start`, `fork`, `done`, `on`, `failed` or `expired`."""
+    """`start`, `fork`, `done`, `on`, `failed`, `expired`, or by another definition `rename`, `adopt` or `migrate`."""
     visit: int = 1
     attempt: int = 1
     duration: float | None = None
@@ -213,3 +213,78 @@ class Compared:
     def equal(self) -> bool:
         """Whether path and context are the same."""
         return self.parts == (None, None) and not self.fields
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What the code at hand makes of runs that stand in one state under one stored definition."""
+
+    workflow: str
+    version: int
+    shape: str
+    state: str
+    fate: Literal["continue", "migrate", "blocked"]
+    """`migrate`: a migration leads them on, and was tried with the data of each."""
+    runs: int
+    failed: bool
+    """Whether they are failed runs, which only a retry takes on; else they are runs that are not over."""
+    to: int | None
+    """The version under which they go on, None for blocked ones."""
+    target: str | None
+    """The state in which they go on; of `migrate`, what the migration says, None where it differs from run to run."""
+    reason: str
+    """Why they are blocked and what mends it, or what a migration is for; empty for those that continue."""
+    examples: Sequence[str]
+    """Ids of some of them."""
+
+
+@dataclass(frozen=True)
+class DeployCheck:
+    """What the code at hand makes of all stored runs that are not over, or that failed and may be retried."""
+
+    prospects: Sequence[Prospect]
+
+    def count(self, fate: Literal["continue", "migrate", "blocked"]) -> int:
+        """How many runs that are not over have that fate."""
+        return sum(one.runs for one in self.prospects if one.fate == fate and not one.failed)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run that is not over goes on, as it is or by a migration."""
+        return self.count("blocked") == 0
+
+
+@dataclass(frozen=True)
+class MigratedRun:
+    """A run that a migration was tried with or applied to."""
+
+    run: str
+    version: int
+    """That it had."""
+    to: int
+    state: str
+    """In which it stood."""
+    target: str | None
+    """The state or end that it is put into, None if it cannot be migrated."""
+    asks_anew: bool
+    """Whether a question that was open is closed, and asked again if the run is put into a state that asks."""
+    changes: Sequence[FieldDifference]
+    """Fields of the context that change."""
+    problem: str | None
+    """Why it cannot be migrated."""
+    applied: bool
+
+
+@dataclass(frozen=True)
+class Version:
+    """A definition that this App has, or under which runs of the store stand."""
+
+    workflow: str
+    version: int
+    shape: str
+    at_hand: bool
+    """Whether it is the code of this App."""
+    first_seen: datetime | None
+    """When the store came to know it, None if it does not yet."""
+    runs: int
+    """Runs that stand under it and are not over."""

@@ -18,8 +18,10 @@ from typing_extensions import TypeVar
 
 from agentflow.errors import DefinitionError
 from agentflow.model.check import Draft, check_draft
+from agentflow.model.check_versions import problems_of_migrations
 from agentflow.model.context import Context
 from agentflow.model.definition import Definition, compile_definition
+from agentflow.model.migrations import Migrate, Migration
 from agentflow.model.run import Run, SyncRun
 from agentflow.model.states import (
     Call,
@@ -32,6 +34,7 @@ from agentflow.model.states import (
     Item,
     Llm,
     Mode,
+    Place,
     Runs,
     Signal,
     SignalChoice,
@@ -179,6 +182,7 @@ class Workflow(Groups[C], Generic[C, SD]):
         self.ends: list[End[C]] = []
         self.groups: list[Fork[C]] = []
         self.made: list[Transition[C]] = []
+        self.migrations: list[Migration] = []
         self._definition: Definition | None = None
 
     def __repr__(self) -> str:
@@ -444,14 +448,41 @@ class Workflow(Groups[C], Generic[C, SD]):
         """The exit of failures that no state handles."""
         return WorkflowFailed(Exit(self, None, "failed"))
 
-    def build(self, *, start: State[C] | Fork[C], transitions: Sequence[Transition[C]]) -> None:
-        """Close the definition, or raise one `DefinitionError` with all problems."""
+    def migration(self, *, from_version: int) -> Callable[[Migrate], Migrate]:
+        """Say how a run of an older version is stored under the next one; several make a chain.
+
+        The function is pure: it takes a `Stored` and returns another. Raises `DefinitionError` for two of one step.
+        """
+
+        def register(function: Migrate) -> Migrate:
+            self.migrations.append(Migration(from_version, function, calling_line()))
+            if self._definition is not None:
+                found = problems_of_migrations(self.migrations, self.version)
+                if found:
+                    raise DefinitionError(self.name, [f"{one.line}: {problem}" for one, problem in found])
+            return function
+
+        return register
+
+    def build(
+        self,
+        *,
+        start: State[C] | Fork[C],
+        transitions: Sequence[Transition[C]],
+        renamed: Mapping[str, Place[C] | Enum] | None = None,
+    ) -> None:
+        """Close the definition, or raise one `DefinitionError` with all problems.
+
+        `renamed` says what states, ends and members (`"state.MEMBER"`) of stored runs are called now: a run that
+        stands in an old name goes on in the new one.
+        """
         draft = Draft(
             workflow=self,
             start=start,
             rows=tuple(transitions),
             line=calling_line(),
             file=Path(sys._getframe(1).f_code.co_filename),  # pyright: ignore[reportPrivateUsage]
+            renamed=dict(renamed or {}),
         )
         found = check_draft(draft)
         if found.errors:

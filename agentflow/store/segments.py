@@ -1,13 +1,14 @@
 """Segments: 256 differences folded into one, so that a long run loads from few rows.
 
-A difference is JSON text, `{"set": {field: value}, "add": {field: [items]}}`: the fold of several has the last value
-of each field and all items, in order. Bytes stay linear in the length of the run: each is folded once.
+The fold of several has the last value of each field and all items, in order. Bytes stay linear in the length of the
+run: each is folded once.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import pydantic_core
+
+from agentflow.model import folding
 
 LENGTH = 256  # revisions
 
@@ -24,13 +25,9 @@ def is_last_of_segment(revision: int) -> bool:
 
 def fold(differences: Iterable[str]) -> str:
     """One difference that does what these do, one after the other."""
-    values: dict[str, Any] = {}
-    added: dict[str, list[Any]] = {}
-    for text in differences:
-        difference = pydantic_core.from_json(text)
-        values.update(difference.get("set", {}))
-        for name, items in difference.get("add", {}).items():
-            added.setdefault(name, []).extend(items)
-    parts = {"set": values, "add": added}
-    whole = {name: part for name, part in parts.items() if part}
-    return pydantic_core.to_json(whole, inf_nan_mode="constants").decode()
+    found = folding.fold(differences)
+    if found.is_whole:
+        return folding.whole(found.values, found.added)
+    parts = {"set": found.values, "add": found.added}
+    told = {name: part for name, part in parts.items() if part}
+    return pydantic_core.to_json(told, inf_nan_mode="constants").decode()
