@@ -19,6 +19,7 @@ from agentflow.store.protocol import Store
 from agentflow.store.tables import (
     attempts,
     commands,
+    definitions,
     effects,
     history,
     kept_values,
@@ -27,7 +28,7 @@ from agentflow.store.tables import (
     waits,
 )
 
-COPIED = (runs, history, segments, attempts, waits, effects, commands, kept_values)
+COPIED = (definitions, runs, history, segments, attempts, waits, effects, commands, kept_values)
 PAGE = 500
 Fill: TypeAlias = Callable[[Statement, Mapping[str, Any]], Awaitable[None]]
 

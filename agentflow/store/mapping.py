@@ -158,8 +158,8 @@ def _list_of(text: str) -> tuple[Any, ...]:
 
 INSTANTS = frozenset(
     {
-        "at", "claimed_at", "closed_at", "created_at", "due_at", "ended_at", "lease_until", "opened_at", "retry_at",
-        "settled_at", "started_at", "stopped_at", "updated_at",
+        "at", "claimed_at", "closed_at", "created_at", "due_at", "ended_at", "first_seen", "lease_until", "opened_at",
+        "retry_at", "settled_at", "started_at", "stopped_at", "updated_at",
     }
 )  # fmt: skip
 LISTS = frozenset({"outcomes", "roles"})

@@ -5,7 +5,7 @@ Each method first finds out whether it can do all of its work, and only then cha
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -21,9 +21,11 @@ from agentflow.store.memory_rows import (
     is_asleep,
     is_known,
     is_past,
+    is_refused,
     new_row,
     standing_in,
 )
+from agentflow.store.memory_versions import Kept, VersionsInMemory
 from agentflow.store.rows import (
     TERMINAL,
     AttemptRow,
@@ -34,6 +36,7 @@ from agentflow.store.rows import (
     Created,
     Decision,
     DecisionReply,
+    DefinitionRow,
     EffectBegun,
     EffectClaim,
     EffectFound,
@@ -57,19 +60,7 @@ from agentflow.store.settling import LEASE, begun_row, refusal
 NO_DATABASE = "run.transaction: the store memory: has no database that your statements could join; use sqlite:///..."
 
 
-@dataclass(slots=True)
-class Kept:
-    """A run and all that belongs to it."""
-
-    row: RunRow
-    seq: int
-    history: list[HistoryRow]
-    attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
-    commands: list[CommandRow] = field(default_factory=list[CommandRow])
-    waits: list[str] = field(default_factory=list[str])
-
-
-class MemoryStore:
+class MemoryStore(VersionsInMemory):
     """A store that is gone with the process. `lease` is how long a session lives without a heartbeat."""
 
     def __init__(self, *, clock: Callable[[], datetime] | None = None, lease: timedelta = LEASE) -> None:
@@ -84,6 +75,7 @@ class MemoryStore:
         self._effects: dict[str, EffectRow] = {}
         self._once_per: dict[tuple[str, str, str], str] = {}
         self._values: dict[str, bytes] = {}
+        self._definitions: dict[tuple[str, int, str], DefinitionRow] = {}
 
     # --- lifetime ----------------------------------------------------------------------------------------------
 
@@ -170,10 +162,11 @@ class MemoryStore:
         limit: int,
         runs: Sequence[str] | None = None,
         workflows: Sequence[tuple[str, int]] | None = None,
+        refused: Sequence[tuple[str, int, str, str]] = (),
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token."""
         now = self.now()
-        known = None if workflows is None else frozenset(workflows)
+        known = None if workflows is None else dict(workflows)
         listed = None if runs is None else frozenset(runs)
         with self._lock:
             self._free_runs_of_the_dead(session, now)
@@ -182,7 +175,8 @@ class MemoryStore:
             ]
             if due and not self._is_live(session, now):
                 raise SessionOver(session)
-            fit = [kept for kept in due if known is None or (kept.row.workflow, kept.row.version) in known]
+            fit = [kept for kept in due if known is None or kept.row.version <= known.get(kept.row.workflow, 0)]
+            fit = [kept for kept in fit if not is_refused(kept.row, refused)] if refused else fit
             fit.sort(key=lambda kept: (self._due[kept.row.id], kept.seq))
             return [self._claim(kept.row, session, now) for kept in fit[: max(limit, 0)]]
 

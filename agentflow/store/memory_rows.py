@@ -82,6 +82,12 @@ def fits(row: RunRow, wanted: RunFilter) -> bool:
     )
 
 
+def is_refused(row: RunRow, refused: Sequence[tuple[str, int, str, str]]) -> bool:
+    """Whether a blocked run stands where the claimer does not take it from."""
+    place = (row.workflow, row.version, row.shape, row.standing.state)
+    return row.standing.blocked is not None and place in refused
+
+
 def is_asleep(row: RunRow) -> bool:
     """Whether only an open wait could wake the run."""
     standing = row.standing

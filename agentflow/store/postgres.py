@@ -31,6 +31,7 @@ from agentflow.store.postgres_clock import ServerClock
 from agentflow.store.postgres_commits import history_given, values_given, write_commit, write_joined_commit
 from agentflow.store.postgres_connection import PATIENCE, Address, Pools, Row, Using
 from agentflow.store.postgres_schema import prepare_database
+from agentflow.store.postgres_versions import VersionsInPostgres
 from agentflow.store.prepared import Statement, postgres_dialect
 from agentflow.store.rows import (
     TERMINAL,
@@ -68,7 +69,7 @@ T = TypeVar("T")
 ALL = 2**62  # more rows than there are
 
 
-class PostgresStore:
+class PostgresStore(VersionsInPostgres):
     """A store in one database, or in one schema of it: `postgresql://user@host/database?schema=agentflow`.
 
     `lease` is how long a session lives without a heartbeat. `clock` replaces the server's, for tests. `patience` is how
@@ -218,6 +219,7 @@ class PostgresStore:
         limit: int,
         runs: Sequence[str] | None = None,
         workflows: Sequence[tuple[str, int]] | None = None,
+        refused: Sequence[tuple[str, int, str, str]] = (),
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token."""
         is_due, dead = await self._look_for_work(session)
@@ -229,10 +231,9 @@ class PostgresStore:
             "now": self._given_now,
             "limit": max(limit, 0),
             "runs": None if runs is None else list(runs),
-            "names": [name for name, _ in workflows or ()],
-            "versions": [version for _, version in workflows or ()],
+            **own.places_given(workflows or (), refused),
         }
-        claim = own.claim_due(listed_only=runs is not None, known_only=workflows is not None)
+        claim = own.claim_due(listed_only=runs is not None, known_only=workflows is not None, refuses=bool(refused))
 
         async def take(connection: Using) -> list[Row]:
             for holder in dead:

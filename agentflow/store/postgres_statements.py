@@ -26,6 +26,7 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    or_,
     select,
     true,
     update,
@@ -76,7 +77,7 @@ def look_for_work() -> Executable:
 
 
 @lru_cache
-def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
+def claim_due(*, listed_only: bool, known_only: bool, refuses: bool = False) -> Statement:
     """Give due runs to a session; what another worker is just taking is passed over, so none waits for another."""
 
     def build() -> Executable:
@@ -85,6 +86,8 @@ def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
             wanted = wanted.where(runs.c.id == any_(given("runs", ARRAY(Text))))
         if known_only:
             wanted = wanted.where(_is_known())
+        if refuses:
+            wanted = wanted.where(or_(runs.c.blocked.is_(None), ~_is_refused()))
         mine = (  # whoever ends this session waits for the claim, and so sees what it has taken
             select(sessions.c.seq)
             .where(sessions.c.id == given("session"), sql.is_live)
@@ -108,7 +111,26 @@ def _is_known() -> Any:
         .table_valued("name", "version")
         .render_derived()
     )
-    return exists(ONE).where(known.c.name == runs.c.workflow, known.c.version == runs.c.version)
+    return exists(ONE).where(known.c.name == runs.c.workflow, known.c.version >= runs.c.version)
+
+
+def _is_refused() -> Any:
+    names = [column.name for column in sql.PLACE]
+    lists = [given(f"refused_{column.name}", ARRAY(column.type)) for column in sql.PLACE]
+    refused = func.unnest(*lists).table_valued(*names, name="refused").render_derived()
+    return exists(ONE).where(*(refused.c[column.name] == column for column in sql.PLACE))
+
+
+def places_given(
+    workflows: Sequence[tuple[str, int]], refused: Sequence[tuple[str, int, str, str]]
+) -> dict[str, list[Any]]:
+    """What `claim_due` takes with `known_only` and with `refuses`."""
+    known: dict[str, list[Any]] = {
+        "names": [name for name, _ in workflows],
+        "versions": [version for _, version in workflows],
+    }
+    parts = {f"refused_{column.name}": [one[number] for one in refused] for number, column in enumerate(sql.PLACE)}
+    return {**known, **parts}
 
 
 # --- starts and commits ------------------------------------------------------------------------------------------

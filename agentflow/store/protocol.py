@@ -16,6 +16,7 @@ from agentflow.store.rows import (
     Created,
     Decision,
     DecisionReply,
+    DefinitionRow,
     EffectBegun,
     EffectClaim,
     EffectFound,
@@ -25,6 +26,7 @@ from agentflow.store.rows import (
     HistoryRow,
     Joined,
     NewRun,
+    Relocation,
     RunFilter,
     RunRow,
     SessionRow,
@@ -84,13 +86,16 @@ class Store(Protocol):
         limit: int,
         runs: Sequence[str] | None = None,
         workflows: Sequence[tuple[str, int]] | None = None,
+        refused: Sequence[tuple[str, int, str, str]] = (),
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token.
 
         Sets status `running` for queued and waiting runs; `cancelling` and `compensating` stay. A run that is
         paused is not taken, and a terminal run never. Raises `claims_without_progress` by one. With `runs`, only
-        those ids. `workflows` names the (name, version) pairs that the caller knows. Raises `SessionOver` if
-        something is due and the session's lease is over: others would take the runs at once, so it must begin another.
+        those ids. `workflows` names what the caller knows, each with its newest version: runs of newer ones are
+        not taken. Blocked runs in one of the (name, version, shape, state) that the caller `refused` are left to
+        others. Raises `SessionOver` if something is due and the session's lease is over: others would take the runs
+        at once, so it must begin another.
         """
         ...
 
@@ -110,6 +115,20 @@ class Store(Protocol):
     async def release_run(self, run: str, token: str) -> None:
         """Give a claim back without a change: the run is due at once, and the claim does not count as one without
         progress. No error if the claim is lost.
+        """
+        ...
+
+    async def adopt(self, run: str, token: str, shape: str) -> bool:
+        """Let a claimed run stand under another shape of its definition; False if the claim is lost."""
+        ...
+
+    async def relocate(self, change: Relocation) -> bool:
+        """Put an unclaimed run under another version or shape, with its transition and its waits.
+
+        A run that is over is not touched, but for one that failed without an end, which `retry` may go on with.
+
+        False, and nothing is written, if anything of it changed meanwhile, a worker has claimed it, or a command of
+        that `request` id was recorded before.
         """
         ...
 
@@ -152,6 +171,16 @@ class Store(Protocol):
 
     async def next_due(self) -> datetime | None:
         """The earliest instant at which an unclaimed run becomes due."""
+        ...
+
+    # Definitions
+
+    async def record_definition(self, row: DefinitionRow) -> None:
+        """Keep what a workflow is, unless its workflow, version and shape are known."""
+        ...
+
+    async def definitions(self, workflow: str | None = None) -> Sequence[DefinitionRow]:
+        """What is known of workflows under which runs stood, in the order in which it was first seen."""
         ...
 
     # Commands

@@ -41,7 +41,7 @@ class RunRow:
     id: str
     workflow: str
     version: int
-    shape: str  # hash of the definition's shape when the run was started
+    shape: str  # hash of the definition's shape under which the run stands
     revision: int
     standing: Standing
     paused: bool
@@ -328,6 +328,36 @@ class RunFilter:
     batch: str | None = None
     after: str | None = None  # id of the last run of the page before
     limit: int = 50
+
+
+@record(kw_only=True)
+class DefinitionRow:
+    """What a workflow was when a run first stood under this shape of it."""
+
+    workflow: str
+    version: int
+    shape: str
+    outline: str  # JSON
+    first_seen: datetime
+
+
+@record(kw_only=True)
+class Relocation:
+    """An unclaimed run put under another version or shape of its workflow, in one transaction or not at all.
+
+    It is not over, or it failed without an end, and stays so until it is retried. It is compared with the run's `control_seq` and revision, and each wait with its status: whatever comes in between
+    wins, and the caller looks again.
+    """
+
+    command: CommandRow
+    expected_control_seq: int
+    version: int
+    shape: str
+    standing: Standing
+    history: HistoryRow  # its revision is the next one of the run
+    closes: tuple[str, ...] = ()  # ids of waits that are open until now
+    moves: tuple[tuple[str, WaitRow], ...] = ()  # waits under their old ids, and as they are from now on
+    values: tuple[tuple[str, bytes], ...] = ()  # as in `Commit`
 
 
 @record(kw_only=True)

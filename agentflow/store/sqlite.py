@@ -63,6 +63,7 @@ from agentflow.store.settling import LEASE, begun_row, refusal
 from agentflow.store.sqlite_commits import keep_values
 from agentflow.store.sqlite_connection import PATIENCE, Connection, Row, Synchronous, Writing
 from agentflow.store.sqlite_schema import prepare_database
+from agentflow.store.sqlite_versions import VersionsInSqlite
 from agentflow.store.sqlite_writes import Writes
 
 OFTEN = (  # what every run takes
@@ -85,7 +86,7 @@ OFTEN = (  # what every run takes
 NO_LIMIT = -1  # in SQLite's own language
 
 
-class SqliteStore:
+class SqliteStore(VersionsInSqlite):
     """A store in one file. Every answer is durable: with `synchronous="NORMAL"` it may be lost in a power cut only.
 
     `lease` is how long a session lives without a heartbeat; a process that dies on this machine is noticed at once.
@@ -223,6 +224,7 @@ class SqliteStore:
         limit: int,
         runs: Sequence[str] | None = None,
         workflows: Sequence[tuple[str, int]] | None = None,
+        refused: Sequence[tuple[str, int, str, str]] = (),
     ) -> Sequence[RunRow]:
         """Take runs that are due and unclaimed, or whose holder is dead; each gets a fresh token."""
         now = self._now()
@@ -236,8 +238,9 @@ class SqliteStore:
             "limit": max(limit, 0),
             "runs": json.dumps(runs),
             "workflows": json.dumps(workflows),
+            "refused": json.dumps(refused),
         }
-        claim = sql.claim_due(listed_only=runs is not None, known_only=workflows is not None)
+        claim = sql.claim_due(listed_only=runs is not None, known_only=workflows is not None, refuses=bool(refused))
         with self._writer as writing:
             for holder in dead:
                 _end_session(writing, holder, now, is_dead=True)

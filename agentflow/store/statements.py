@@ -64,6 +64,7 @@ ATTEMPT = [attempts.c[name] for name in names_of(AttemptRow)]
 WAIT = [waits.c[name] for name in names_of(WaitRow)]
 COMMAND = [commands.c[name] for name in names_of(CommandRow)]
 SESSION = [sessions.c[name] for name in names_of(SessionRow)]
+PLACE = (runs.c.workflow, runs.c.version, runs.c.shape, runs.c.state)
 
 
 def row_for(table: Table) -> Executable:
@@ -153,7 +154,7 @@ def run_to_create() -> ReturningInsert[Any]:
 
 
 @lru_cache
-def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
+def claim_due(*, listed_only: bool, known_only: bool, refuses: bool = False) -> Statement:
     """Give due runs to a session, the most urgent first; nothing to one whose lease is over: others would take them."""
 
     def build() -> Executable:
@@ -162,6 +163,8 @@ def claim_due(*, listed_only: bool, known_only: bool) -> Statement:
             wanted = wanted.where(runs.c.id.in_(select(func.json_each(given("runs")).table_valued("value").c.value)))
         if known_only:
             wanted = wanted.where(_is_known())
+        if refuses:
+            wanted = wanted.where(or_(runs.c.blocked.is_(None), ~_is_refused()))
         return (
             update(runs)
             .where(runs.c.seq.in_(wanted), exists(ONE).where(sessions.c.id == given("session"), is_live))
@@ -196,8 +199,14 @@ def taken() -> dict[str, ColumnElement[Any]]:
 
 def _is_known() -> ColumnElement[bool]:
     listed = func.json_each(given("workflows")).table_valued("value")
-    name, version = (func.json_extract(listed.c.value, word(path)) for path in ("$[0]", "$[1]"))
-    return pair(runs.c.workflow, runs.c.version).in_(select(name, version))
+    name, newest = (func.json_extract(listed.c.value, word(path)) for path in ("$[0]", "$[1]"))
+    return exists(ONE).select_from(listed).where(name == runs.c.workflow, newest >= runs.c.version)
+
+
+def _is_refused() -> ColumnElement[bool]:
+    listed = func.json_each(given("refused")).table_valued("value")
+    parts = (func.json_extract(listed.c.value, word(f"$[{number}]")) for number in range(len(PLACE)))
+    return pair(*PLACE).in_(select(*parts))
 
 
 def _queued_again() -> ColumnElement[str]:

@@ -133,6 +133,18 @@ history = Table(
 )
 Index("history_run_revision", history.c.run, history.c.revision, unique=True)
 
+definitions = Table(
+    "definitions",
+    metadata,
+    Column("seq", Number, primary_key=True),
+    Column("workflow", Text, nullable=False),
+    Column("version", Number, nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("outline", Text, nullable=False),  # JSON: what the workflow was, for people and for later versions
+    Column("first_seen", Number, nullable=False),
+)
+Index("definitions_shape", definitions.c.workflow, definitions.c.version, definitions.c.shape, unique=True)
+
 segments = Table(
     "segments",
     metadata,

@@ -68,7 +68,7 @@ async def test_claims_go_in_due_order_up_to_the_limit_and_to_known_workflows(sto
     session = await store.open_session("test")
     assert [row.id for row in await store.claim_runs(session, limit=2, workflows=[("flow", 1)])] == ["r1", "r2"]
     assert [row.id for row in await store.claim_runs(session, limit=9, workflows=[("flow", 1)])] == ["r3"]
-    assert list(await store.claim_runs(session, limit=9, workflows=[("other", 2)])) == []
+    assert list(await store.claim_runs(session, limit=9, workflows=[("another", 2)])) == []
     assert [row.id for row in await store.claim_runs(session, limit=9)] == ["foreign"]
 
 
