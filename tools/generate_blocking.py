@@ -1,6 +1,6 @@
 """Write `agentflow/app/blocking.py`: a `_sync` twin of every asynchronous verb, from the verbs' own signatures.
 
-Run it after a change of `app.py`, `operating.py` or `later.py`; a test compares its output with the checked-in file.
+Run it after a change of `app.py`, `operating.py`, `deploying.py` or `later.py`; a test compares its output with the checked-in file.
 """
 
 import ast
@@ -23,9 +23,24 @@ from pydantic import BaseModel
 from agentflow.app.commands import By
 from agentflow.model.context import Context
 from agentflow.model.definition import StateDefinition
+from agentflow.model.outline import Outline
 from agentflow.model.states import State, Target
 from agentflow.model.values import Actor, Limits
-from agentflow.model.views import Compared, Effect, Replayed, Reply, Revision, Snapshot, Status, Wait, Why, Worker
+from agentflow.model.views import (
+    Compared,
+    DeployCheck,
+    Effect,
+    MigratedRun,
+    Replayed,
+    Reply,
+    Revision,
+    Snapshot,
+    Status,
+    Version,
+    Wait,
+    Why,
+    Worker,
+)
 from agentflow.model.workflow import CD, C, Workflow
 from agentflow.store.rows import EffectStatus, RunFilter, RunRow
 
@@ -47,10 +62,15 @@ class BlockingVerbs:
 def verbs() -> list[ast.AsyncFunctionDef]:
     """The asynchronous verbs, in the order in which they are written."""
     found: list[ast.AsyncFunctionDef] = []
-    for name in ("app.py", "operating.py", "later.py"):
+    for name in ("app.py", "operating.py", "deploying.py", "later.py"):
         tree = ast.parse((ROOT / "agentflow" / "app" / name).read_text())
         for holder in tree.body:
-            if isinstance(holder, ast.ClassDef) and holder.name in {"App", "OperatingVerbs", "LaterVerbs"}:
+            if isinstance(holder, ast.ClassDef) and holder.name in {
+                "App",
+                "OperatingVerbs",
+                "DeployVerbs",
+                "LaterVerbs",
+            }:
                 found += [node for node in holder.body if isinstance(node, ast.AsyncFunctionDef)]
     return [node for node in found if not node.name.startswith("_") and node.name not in NOT_VERBS]
 
@@ -75,10 +95,11 @@ def passed(arguments: ast.arguments) -> str:
     positional = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args] if argument.arg != "self"]
     named = [f"{argument.arg}={argument.arg}" for argument in arguments.kwonlyargs]
     rest = [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    many = [f"*{arguments.vararg.arg}"] if arguments.vararg else []
     first_optional = [
         name if name in {a.arg for a in arguments.posonlyargs} else f"{name}={name}" for name in positional
     ]
-    return ", ".join([*first_optional, *named, *rest])
+    return ", ".join([*first_optional, *many, *named, *rest])
 
 
 def generate() -> str:

@@ -25,21 +25,32 @@ from pydantic import BaseModel
 from agentflow.app.background import Background
 from agentflow.app.blocking import BlockingVerbs
 from agentflow.app.commands import By, cancel_run, decide_wait, retry_run, told_decision, wake_run
+from agentflow.app.deploying import DeployVerbs
 from agentflow.app.later import LaterVerbs
 from agentflow.app.operating import OperatingVerbs
 from agentflow.app.reading import place_of, read_revision, read_snapshot, read_why, revision_of, wait_of
 from agentflow.app.setting_up import check_models, definitions_of
 from agentflow.app.starting import check_run_id, new_run
+from agentflow.app.versions import (
+    accepted_wait,
+    is_same_start,
+    others_may_take,
+    revision_under,
+    wait_named,
+    with_doubts,
+)
 from agentflow.engine.head import Head
 from agentflow.errors import Conflict, IncompatibleDefinition, InvalidInput, NotFound, RunError, RunFailed
 from agentflow.model.definition import Definition, StateDefinition
 from agentflow.model.values import Actor, Model
 from agentflow.model.views import Reply, Revision, Snapshot, Status, Wait, Why
 from agentflow.model.workflow import CD, C, Workflow
+from agentflow.runners.carrying import seen_as
 from agentflow.runners.local import LocalRunner, Settings
 from agentflow.runners.perform import Script
 from agentflow.runners.records import is_over_limit
 from agentflow.runners.resources import Resources, match_services
+from agentflow.runners.versions import Versions, candidates, missing
 from agentflow.store.opening import open_store
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, Existing, RunFilter, RunRow
@@ -53,7 +64,7 @@ A_MOMENT = 0.02  # in seconds
 AT_EXIT = timedelta(seconds=1)  # how long an interpreter that ends waits for bodies at work
 
 
-class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
+class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
     """The one object that a program holds: workflows, store, services, models.
 
     The default store is the file `agentflow.db` in the working directory; `memory:` keeps nothing. Without `models`,
@@ -72,6 +83,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
     ) -> None:
         self._definitions = definitions_of(workflows)
         self._store: Store = open_store(store) if isinstance(store, str) else store
+        self._known = Versions(self._store, self._definitions)
         self._factories = match_services(list(self._definitions.values()), services)
         self._models = dict(models or {})
         check_models(self._definitions.values(), self._models)
@@ -92,6 +104,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
     def use_store(self, url: str) -> None:
         """Keep runs in another store; before the first verb alone."""
         self._store = open_store(url)
+        self._known = Versions(self._store, self._definitions)
 
     def answer_with(self, client: "ModelClient") -> None:
         """Let this client answer for every model; before the first verb alone."""
@@ -253,7 +266,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         row = await self._started(workflow, context, id, batch)
         if row.standing.status not in TERMINAL:
             await self._drive(row.id)
-        return await read_snapshot(self._store, self._definition_for(row, workflow), row)
+        return await self._read(self._definition_for(row, workflow), row)
 
     async def _started(self, workflow: Workflow[C, Any], context: C, id: str | None, batch: str | None) -> RunRow:
         """The row of the run, created now or before."""
@@ -261,8 +274,9 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         await self._store.open()
         run = check_run_id(id) if id is not None else secrets.token_hex(8)
         new = new_run(definition, context, run=run, now=self._store.now(), batch=batch)
+        await self._known.record(definition)
         reply = await self._store.create_run(new)
-        if isinstance(reply, Existing) and reply.row.fingerprint != new.fingerprint:
+        if isinstance(reply, Existing) and not await is_same_start(self._known, definition, reply.row, new):
             raise Conflict(
                 f"run {run!r} exists with another input (workflow {reply.row.workflow!r}, "
                 f"{reply.row.standing.status} in {reply.row.standing.state!r}); start under another id"
@@ -289,7 +303,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         row = await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
             row = await self._until(row, lambda row: row.standing.status in TERMINAL or self._rests(row))
-        return await read_snapshot(self._store, definition, row)
+        return await self._read(definition, row)
 
     async def result(
         self, run: str, workflow: Workflow[CD, Any] | None = None, /, *, timeout: timedelta | None = None
@@ -303,7 +317,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         row = await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
             row = await self._until(row, lambda row: row.standing.status in TERMINAL or _is_stuck(row))
-        snapshot: Snapshot[CD] = await read_snapshot(self._store, definition, row)
+        snapshot: Snapshot[CD] = await self._read(definition, row)
         if snapshot.status != "completed":
             raise RunFailed((await read_why(self._store, row)).text, snapshot)
         return snapshot
@@ -315,8 +329,9 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         row = await self._row(run)
         definition = self._definition_for(row, workflow)
         if revision is not None:
-            return await read_revision(self._store, definition, row, revision)
-        return await read_snapshot(self._store, definition, row)
+            then = await revision_under(self._known, definition, row, revision)
+            return await read_revision(self._store, then, row, revision)
+        return await self._read(definition, row)
 
     async def list(
         self,
@@ -331,12 +346,10 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         await self._store.open()
         wanted = RunFilter(workflow=workflow.name if workflow else None, status=status, after=after, limit=limit)
         rows = await self._store.runs(wanted)
-        known = [(row, self._definitions.get((row.workflow, row.version))) for row in rows]
         found: list[Snapshot[CD]] = []
-        for row, definition in known:
-            if definition is not None:
-                with contextlib.suppress(RunError):  # of another code's shape: it must not hide the others
-                    found.append(await read_snapshot(self._store, definition, row))
+        for row in rows:
+            with contextlib.suppress(RunError):  # of another code's shape: it must not hide the others
+                found.append(await self._read(self._definition_for(row, workflow), row))
         return found
 
     async def history(self, run: str, /) -> Sequence[Revision]:
@@ -346,7 +359,9 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
 
     async def why(self, run: str, /) -> Why:
         """What the run waits for, or why it ended as it did."""
-        return await read_why(self._store, await self._row(run))
+        row = await self._row(run)
+        found = await read_why(self._store, row)
+        return await with_doubts(found, self._known, row)
 
     async def waits(self, of: str | None = None, /, *, limit: int = 50) -> Sequence[Wait]:
         """Open questions, oldest first; `of` is the id of a wait or of a run. Raises `NotFound` if it has none."""
@@ -380,10 +395,9 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         Raises `NotFound` for an unknown wait and `InvalidInput` for an answer that does not fit; the run still waits.
         """
         await self._store.open()
-        wait = await self._store.wait(wait_id)
-        if wait is None:
-            raise NotFound(f"there is no wait {wait_id!r}")
-        definition = self._definition_for(await self._row(wait.run), None)
+        wait = await wait_named(self._store, self._definitions, wait_id)
+        row = await self._row(wait.run)
+        definition, wait = await accepted_wait(self._known, self._definition_for(row, None), row, wait)
         reply = await decide_wait(
             self._store, definition, wait, outcome, data, actor=actor, comment=comment, request=request
         )
@@ -406,6 +420,8 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         """Go on with a failed run, from the state that failed; its recorded effects are replayed, not repeated."""
         row = await self._row(run)
         definition = self._definition_for(row, None)
+        if row.standing.status == "failed" and row.standing.end is None:
+            definition = await self._known.check(row)
         reply = await retry_run(self._store, definition, row, by)
         if reply.status != "refused":
             await self._drive(run)
@@ -422,8 +438,7 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
         """The state that asks. Raises `IncompatibleDefinition` if this App does not have it."""
         row = await self._row(wait.run)
         definition = self._definition_for(row, None)
-        place_of(definition, row.id, wait.state)
-        return definition.states[wait.state]
+        return definition.states[place_of(definition, row.id, definition.renames.place(wait.state)).name]
 
     async def ping(self) -> str:
         """Open the store; say where it is."""
@@ -440,9 +455,18 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
 
     async def _until(self, row: RunRow, reached: Callable[[RunRow], bool]) -> RunRow:
         while not reached(row):
-            await (await self._runner()).until_changed(row.id)
+            runner = await self._runner()
+            try:
+                await runner.until_changed(row.id)
+            except IncompatibleDefinition:
+                if not await others_may_take(self._store, row.id, runner.session):
+                    raise
             row = await self._row(row.id)
         return row
+
+    async def _read(self, definition: Definition, row: RunRow) -> Snapshot[Any]:
+        await self._known.check_readable(definition, row)
+        return await read_snapshot(self._store, definition, seen_as(definition, row))
 
     async def _row(self, run: str) -> RunRow:
         await self._store.open()
@@ -460,13 +484,11 @@ class App(BlockingVerbs, OperatingVerbs, LaterVerbs):
     def _definition_for(self, row: RunRow, workflow: Workflow[Any, Any] | None) -> Definition:
         if workflow is not None and workflow.name != row.workflow:
             raise InvalidInput(f"run {row.id!r} is of workflow {row.workflow!r}, not {workflow.name!r}")
-        definition = self._definitions.get((row.workflow, row.version))
-        if definition is None:
-            known = ", ".join(f"{name} v{version}" for name, version in self._definitions)
-            raise IncompatibleDefinition(
-                f"run {row.id!r} is of workflow {row.workflow!r} version {row.version}; this App has {known}"
-            )
-        return definition
+        found = candidates(self._definitions, row)
+        if not found:
+            raise IncompatibleDefinition(missing(self._definitions, row))
+        wanted = [one for one in found if workflow is not None and one.workflow is workflow]
+        return wanted[0] if wanted else found[0]
 
 
 def _is_stuck(row: RunRow) -> bool:

@@ -10,9 +10,24 @@ from pydantic import BaseModel
 from agentflow.app.commands import By
 from agentflow.model.context import Context
 from agentflow.model.definition import StateDefinition
+from agentflow.model.outline import Outline
 from agentflow.model.states import State, Target
 from agentflow.model.values import Actor, Limits
-from agentflow.model.views import Compared, Effect, Replayed, Reply, Revision, Snapshot, Status, Wait, Why, Worker
+from agentflow.model.views import (
+    Compared,
+    DeployCheck,
+    Effect,
+    MigratedRun,
+    Replayed,
+    Reply,
+    Revision,
+    Snapshot,
+    Status,
+    Version,
+    Wait,
+    Why,
+    Worker,
+)
 from agentflow.model.workflow import CD, C, Workflow
 from agentflow.store.rows import EffectStatus, RunFilter, RunRow
 
@@ -212,6 +227,37 @@ class BlockingVerbs:
     def workers_sync(self) -> Sequence[Worker]:
         """Processes that drive runs, oldest first; one that lost its lease stands there until another looks for work."""
         done: Sequence[Worker] = self._wait_for(self._verbs.workers())
+        return done
+
+    def deploy_check_sync(self, *workflows: str) -> DeployCheck:
+        """What becomes of all runs in the store if this code drives them; nothing is changed."""
+        done: DeployCheck = self._wait_for(self._verbs.deploy_check(*workflows))
+        return done
+
+    def migrate_sync(
+        self,
+        workflow: Workflow[Any, Any],
+        /,
+        *,
+        runs: Sequence[str] | None = None,
+        dry_run: bool = False,
+        partly: bool = False,
+        **by: Unpack[By],
+    ) -> Sequence[MigratedRun]:
+        """Put runs of older versions under this one by its migrations, oldest run first: a line for each."""
+        done: Sequence[MigratedRun] = self._wait_for(
+            self._verbs.migrate(workflow, runs=runs, dry_run=dry_run, partly=partly, **by)
+        )
+        return done
+
+    def versions_sync(self, workflow: str | None = None, /) -> Sequence[Version]:
+        """The definitions that this App has, and those under which runs of the store stand or stood, by age."""
+        done: Sequence[Version] = self._wait_for(self._verbs.versions(workflow))
+        return done
+
+    def outline_sync(self, version: Version, /) -> Outline:
+        """What a definition is, or was: its states, their ways out and its context, also without its code."""
+        done: Outline = self._wait_for(self._verbs.outline(version))
         return done
 
     def signal_sync(

@@ -14,7 +14,7 @@ from agentflow.model.check import nearest
 from agentflow.model.definition import Definition, context_limit
 from agentflow.model.values import Actor
 from agentflow.model.views import Reply
-from agentflow.runners.records import actor_to_json, check_accepts, head_of, object_of, standing_of, to_json
+from agentflow.runners.records import actor_to_json, head_of, object_of, standing_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, CommandRow, Decision, DecisionReply, RunRow, Standing, WaitRow
 
@@ -170,17 +170,13 @@ async def wake_run(store: Store, run: str) -> None:
 
 
 async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -> Reply:
-    """Put a failed run back into the state that failed, with all its attempts before it.
-
-    Raises `IncompatibleDefinition` if the definition at hand has no such state.
-    """
+    """Put a failed run back into the state that failed, with all its attempts before it; a definition that accepts it."""
     if (before := await repeated(store, row.id, by)) is not None:
         return before
     while True:
         standing = row.standing
         if standing.status != "failed" or standing.end is not None:
             return await refuse(store, row, "retry", by, _why_no_retry(row))
-        check_accepts(definition, row)
         changed = await reopen(store, row, "retry", by, _reopened(definition, row, store))
         if changed is not None:
             return changed

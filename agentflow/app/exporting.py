@@ -4,11 +4,12 @@ It is read from the rows alone, so a run of any workflow and version can be expo
 form is versioned by `v`; names and order of its keys stay as they are within a version.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from agentflow.model.definition import Definition
+from agentflow.model.folding import stored_context
 from agentflow.runners.records import from_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunRow
@@ -27,8 +28,8 @@ async def export_run(store: Store, definition: Definition | None, row: RunRow) -
     return {
         "v": FORM,
         "run": _run(row),
-        "definition": _definition(definition, row),
-        "context": context_at(await store.differences(row.id, row.revision)),
+        "definition": _definition(definition, row) | {"outline": await _outline(store, row)},
+        "context": stored_context(await store.differences(row.id, row.revision)),
         "history": [_plain(line) for line in history],
         "attempts": [_plain(attempt) for attempt in await store.attempts(row.id)],
         "effects": [_plain(effect) for effect in await store.effects(run=row.id)],
@@ -46,13 +47,20 @@ def _run(row: RunRow) -> dict[str, Any]:
     return {**found, **standing}
 
 
+async def _outline(store: Store, row: RunRow) -> Any:
+    """What the workflow was under which it stands, None if nobody recorded that."""
+    known = await store.definitions(row.workflow)
+    found = (from_json(one.outline) for one in known if (one.version, one.shape) == (row.version, row.shape))
+    return next(found, None)
+
+
 def _definition(definition: Definition | None, row: RunRow) -> dict[str, Any]:
-    """Which workflow it was started under, and what the code at hand has of it."""
+    """Which workflow it stands under, and what the code at hand has of it."""
     at_hand = None
     if definition is not None:
         codes = {name: state.code for name, state in definition.states.items()}
         at_hand = {"shape": definition.shape, "code": definition.code, "states": codes}
-    return {"workflow": row.workflow, "version": row.version, "shape_at_start": row.shape, "at_hand": at_hand}
+    return {"workflow": row.workflow, "version": row.version, "shape": row.shape, "at_hand": at_hand}
 
 
 def _plain(row: Any, *, keep: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -64,14 +72,3 @@ def _plain(row: Any, *, keep: frozenset[str] = frozenset()) -> dict[str, Any]:
             is_text = column.name in JSON_TEXT and column.name not in keep
             found[column.name] = from_json(value) if is_text else value
     return found
-
-
-def context_at(differences: Iterable[str]) -> dict[str, Any]:
-    """The context that stored differences lead to, as JSON values, whatever its class is today."""
-    values: dict[str, Any] = {}
-    for text in differences:
-        difference: dict[str, Any] = from_json(text)
-        values.update(difference.get("set", {}))
-        for name, items in difference.get("add", {}).items():
-            values[name] = [*values.get(name, []), *items]
-    return values

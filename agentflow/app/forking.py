@@ -25,6 +25,7 @@ from agentflow.model.context import Context, Difference, Kept, describe
 from agentflow.model.definition import Definition
 from agentflow.model.source import digest
 from agentflow.record import record
+from agentflow.runners.carrying import CARRIES
 from agentflow.runners.records import actor_to_json, standing_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import Existing, HistoryRow, NewRun, RunRow
@@ -103,7 +104,7 @@ async def _path_to(store: Store, definition: Definition, origin: RunRow, asked: 
     if not 0 <= revision <= origin.revision:
         raise NotFound(f"run {origin.id!r} has the revisions 0 to {origin.revision}, not {revision}")
     path = await lineage(store, origin, revision)
-    place = place_of(definition, origin.id, path[-1].row.target)
+    place = place_of(definition, origin.id, definition.renames.place(path[-1].row.target))
     if place.name in definition.ends:
         raise InvalidInput(
             f"run {origin.id!r} ended at {place.name!r} with revision {revision}: there is nothing to run from there; "
@@ -117,11 +118,13 @@ async def _path_to(store: Store, definition: Definition, origin: RunRow, asked: 
 def _check_protected(definition: Definition, origin: RunRow, path: Sequence[Passed]) -> None:
     """Raise `InvalidInput` if what is to be changed was decided upon in a protected state."""
     for passed in reversed(path):
-        source = definition.states.get(passed.row.source or "")
-        if source is not None and source.spec.protected:
+        name = definition.renames.place(passed.row.source or "")
+        source = definition.states.get(name)
+        is_gone = source is None and passed.row.actor is not None and passed.row.event not in CARRIES
+        if is_gone or (source is not None and source.spec.protected):  # of what is gone nobody knows any more
             at = f"{passed.run}@{passed.row.revision - 1}"
             raise InvalidInput(
-                f"run {origin.id!r}: the protected state {source.name!r} was decided before this revision, over the data "
+                f"run {origin.id!r}: the protected state {name!r} was decided before this revision, over the data "
                 f"as they were; fork {at} with these changes, and it is decided anew"
             )
 
@@ -173,12 +176,13 @@ def _head_of(definition: Definition, run: str, path: Sequence[Passed], kept: Kep
     """The fork at its start: in the place and visit of its origin, with attempts and limits of its own."""
     last = path[-1].row
     visits = visits_of(definition, path)
+    state = definition.renames.place(last.target)
     return Head(
         run=run,
         revision=0,
         status="queued",
-        state=last.target,
-        visit=visits[last.target],
+        state=state,
+        visit=visits[state],
         kept=kept,
         started_at=now,
         entered_at=now,

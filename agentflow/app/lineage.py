@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from agentflow.engine.head import failure_from_json
 from agentflow.model.definition import Definition
 from agentflow.record import record
-from agentflow.runners.records import from_json
+from agentflow.runners.carrying import CARRIES
+from agentflow.runners.records import from_json, object_of
 from agentflow.store.protocol import Store
 from agentflow.store.rows import HistoryRow, RunRow
 
@@ -31,8 +32,14 @@ async def lineage(store: Store, row: RunRow, revision: int) -> Sequence[Passed]:
 
 
 def visits_of(definition: Definition, path: Sequence[Passed]) -> dict[str, int]:
-    """How often each state was entered on the way."""
-    return dict(Counter(passed.row.target for passed in path if passed.row.target not in definition.ends))
+    """How often each state was entered on the way, by the names of now."""
+    entered = (definition.renames.place(passed.row.target) for passed in path if not goes_on(passed.row))
+    return dict(Counter(name for name in entered if name not in definition.ends))
+
+
+def goes_on(row: HistoryRow) -> bool:
+    """Whether a visit goes on: the run came under another definition where it stood."""
+    return row.event in CARRIES and bool(object_of(row.answer).get("stays"))
 
 
 def was_rescued(definition: Definition, path: Sequence[Passed]) -> bool:

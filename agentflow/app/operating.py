@@ -13,6 +13,7 @@ from agentflow.model.states import Stream
 from agentflow.model.values import Limits
 from agentflow.model.views import Compared, Effect, Replayed, Reply, Revision, Snapshot, Worker
 from agentflow.model.workflow import T, Workflow
+from agentflow.runners.versions import Versions
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, EffectStatus, RunRow
 
@@ -21,6 +22,7 @@ class OperatingVerbs:
     """What an App does for whoever operates it."""
 
     _store: Store
+    _known: Versions
     _definitions: dict[tuple[str, int], Definition]
 
     async def _row(self, run: str) -> RunRow:
@@ -86,18 +88,21 @@ class OperatingVerbs:
         """Start a new run from an earlier revision, with changes; the run itself is not touched.
 
         The fork begins in the state that the revision led to, with the visits counted until then, and with limits of
-        its own. Effects that its origin recorded there are replayed; others are held back, which blocks the fork, unless
+        its own; under the version that the run had then, else under a newer one that shows its data as they were. Effects that its origin recorded there are replayed; others are held back, which blocks the fork, unless
         `effects="live"`. A person is asked anew. Changes are refused after a `protected=True` state was decided: fork
         at that state's revision, and it is decided over them. Raises `NotFound`, `InvalidInput`, `Conflict`.
         """
         from agentflow.app.forking import Asked, fork_run  # noqa: PLC0415
+        from agentflow.app.versions import revision_under  # noqa: PLC0415
 
         row = await self._row(run)
         asked = Asked(id, revision, change or {}, effects, by)
-        forked = await fork_run(self._store, self._definition_for(row, None), row, asked)
+        definition = await revision_under(self._known, self._definition_for(row, None), row, revision)
+        await self._known.record(definition)
+        forked = await fork_run(self._store, definition, row, asked)
         if forked.standing.status not in TERMINAL:
             await self._drive(forked.id)
-        return await read_snapshot(self._store, self._definition_for(forked, None), forked)
+        return await read_snapshot(self._store, definition, forked)
 
     async def compare(
         self, run: str, other: str, /, *, revision: int | None = None, other_revision: int | None = None

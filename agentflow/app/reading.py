@@ -42,8 +42,9 @@ async def read_revision(store: Store, definition: Definition, row: RunRow, revis
     if revision < 0 or not rows or rows[0].revision != revision:
         raise NotFound(f"run {row.id!r} has the revisions 0 to {row.revision}, not {revision}")
     then = rows[0]
+    target = definition.renames.place(then.target)
     kept = definition.context.load(await store.differences(row.id, revision), store.value)
-    end = definition.ends.get(then.target)
+    end = definition.ends.get(target)
     failure = failure_from_json(then.failure)
     return Snapshot(
         id=row.id,
@@ -51,7 +52,7 @@ async def read_revision(store: Store, definition: Definition, row: RunRow, revis
         status="running" if end is None else "failed" if end.failed else "completed",
         paused=False,
         blocked=None,
-        state=place_of(definition, row.id, then.target),
+        state=place_of(definition, row.id, target),
         end=end,
         context=definition.context.copy(kept, failure),
         failure=failure,

@@ -19,6 +19,7 @@ from agentflow.model.context import Difference, Kept
 from agentflow.model.definition import Definition
 from agentflow.model.views import Judged, Replayed
 from agentflow.record import record
+from agentflow.runners.carrying import ADOPTED, RENAMED
 from agentflow.store.protocol import Store
 from agentflow.store.rows import HistoryRow, RunRow
 
@@ -35,7 +36,8 @@ class Verdict:
 
 async def replay_run(store: Store, definition: Definition, row: RunRow) -> Replayed:
     """Judge every recorded transition, up to the first that leads elsewhere."""
-    lines = [line for line in await store.history(row.id) if line.revision <= row.revision]
+    recorded = [line for line in await store.history(row.id) if line.revision <= row.revision]
+    lines = [_in_names_of_now(definition, line) for line in recorded if line.event not in {RENAMED, ADOPTED}]
     difference: Judged | None = None
     guards: list[Judged] = []
     checked = 0
@@ -64,6 +66,15 @@ async def replay_run(store: Store, definition: Definition, row: RunRow) -> Repla
         gone=tuple(_gone(definition, lines)),
         changed=tuple(_changed(definition, lines)),
     )
+
+
+def _in_names_of_now(definition: Definition, line: HistoryRow) -> HistoryRow:
+    """The line with the names that the definition says are those of today."""
+    renames = definition.renames
+    source = None if line.source is None else renames.place(line.source)
+    event, _, member = line.event.partition(":")
+    now = f"{event}:{renames.member(source or '', member)}" if member else line.event
+    return replace(line, source=source, target=renames.place(line.target), event=now)
 
 
 async def _first_head(store: Store, definition: Definition, row: RunRow, first: HistoryRow) -> Head:

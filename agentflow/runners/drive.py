@@ -84,6 +84,11 @@ class Drive:
         """Where the run stands."""
         return self.row.standing.state if self._head is None else self._head.state
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether there is nothing left to do but to carry out a cancel, for which any code will do."""
+        return self.row.standing.status == "cancelling" or self._cancel_wanted()
+
     async def run(self) -> Ended:
         """Go on until the run waits, ends, or is somebody else's."""
         try:
@@ -92,9 +97,9 @@ class Drive:
             return "lost"
 
     async def _run(self) -> Ended:
+        if self.is_cancelled:
+            return await self._cancelled(head_of(self.row, self.definition.context.empty))
         head = await self._load()
-        if self.row.standing.status == "cancelling" or self._cancel_wanted():
-            return await self._cancelled(head)
         lost = self._lost_attempts(head)
         if self.row.claims_without_progress > MAX_CRASHES:
             return await self._crash_loop(head, lost)
@@ -141,17 +146,17 @@ class Drive:
         """Carry out a cancel whose body was stopped; what the body did is discarded."""
         return "lost" if self._head is None else await self._cancelled(self._head)
 
-    async def block(self, reason: str, *, for_good: bool = False) -> None:
-        """The code or the set-up at hand does not fit the run: leave it as it is, to be looked at again later.
+    async def block(self, reason: str, *, again: timedelta | None = BLOCKED_FOR) -> None:
+        """The code or the set-up at hand does not fit the run: leave it as it is, to be looked at again after a while.
 
-        With `for_good`, only a command wakes it.
+        Where `again` is None, only a command wakes it.
         """
         standing = self.row.standing
         blocked = replace(
             standing,
             status="queued" if standing.status in {"running", "waiting"} else standing.status,
             blocked=reason,
-            due_at=None if for_good else self.store.now() + BLOCKED_FOR,
+            due_at=None if again is None else self.store.now() + again,
         )
         if self._head is not None:
             blocked = replace(standing_of(self._head, blocked.due_at), status="queued", blocked=reason)

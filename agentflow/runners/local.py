@@ -11,19 +11,21 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from agentflow.engine.head import Head
-from agentflow.errors import AgentflowError, EffectHeld, SessionOver, StoreError
+from agentflow.errors import AgentflowError, EffectHeld, IncompatibleDefinition, SessionOver, StoreError
 from agentflow.model.definition import Definition
-from agentflow.runners.drive import SHORT_WAIT, Drive
+from agentflow.runners.carrying import carry_over, must_be_carried
+from agentflow.runners.drive import BLOCKED_FOR, SHORT_WAIT, Drive
 from agentflow.runners.perform import Script
 from agentflow.runners.records import object_of
 from agentflow.runners.resources import Resources
 from agentflow.runners.upkeep import Upkeep
+from agentflow.runners.versions import Versions, candidates, place_of
 from agentflow.runners.watchdog import PATIENCE, Watchdog
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunRow
@@ -32,6 +34,7 @@ log = logging.getLogger("agentflow.runner")
 
 POLL = 0.2  # how often other processes' doings are looked at, in seconds
 HEARTBEAT = 10.0
+REFUSED_FOR = timedelta(seconds=5)  # a run whose data this code does not take: other code may, in the meantime
 TROUBLE = 1.0  # how long to wait before a store in trouble is tried again, in seconds
 
 
@@ -107,6 +110,7 @@ class LocalRunner:
     _doubtful: bool = False  # whether the session may hold runs that nobody drives
     _beside: "Upkeep | None" = None
     _watchdog: "Watchdog | None" = None
+    _versions: "Versions | None" = None
 
     # --- what the App calls ------------------------------------------------------------------------------------
 
@@ -126,6 +130,11 @@ class LocalRunner:
                 self._watchdog = Watchdog(self._work_of, self.settings.watchdog)
                 self._watchdog.start()
             self._loop_task = asyncio.create_task(self._look_for_work(), name="agentflow-runner")
+
+    @property
+    def _known(self) -> Versions:
+        self._versions = self._versions or Versions(self.store, self.definitions)
+        return self._versions
 
     def _upkeep(self) -> Upkeep:
         self._beside = self._beside or Upkeep(self.store)
@@ -299,9 +308,8 @@ class LocalRunner:
             return
         wanted = None if self.settings.everything else [run for run in self._wanted if run not in self._tasks]
         if wanted is None or wanted:
-            known = list(self.definitions)
             try:
-                rows = await self.store.claim_runs(self._session, limit=free, runs=wanted, workflows=known)
+                rows = await self._claim(self._session, free, wanted)
             except SessionOver as over:  # no heartbeat could know it yet: the machine slept, or a clock was set
                 self._lose_everything()
                 await self._begin_another_session(over.session)
@@ -312,8 +320,18 @@ class LocalRunner:
             for row in rows:
                 self._take(row)
 
+    async def _claim(self, session: str, free: int, wanted: Sequence[str] | None) -> Sequence[RunRow]:
+        known, refused = sorted(self.definitions), self._known.refused  # of several versions, the newest counts
+        if wanted is not None or not refused:
+            return await self.store.claim_runs(session, limit=free, runs=wanted, workflows=known)
+        rows = [*await self.store.claim_runs(session, limit=free, workflows=known, refused=refused)]
+        asked = [run for run in self._wanted if run not in self._tasks]  # somebody waits for these, and shall be told
+        if asked and len(rows) < free:
+            rows += await self.store.claim_runs(session, limit=free - len(rows), runs=asked, workflows=known)
+        return rows
+
     def _take(self, row: RunRow) -> None:
-        definition = self.definitions[row.workflow, row.version]
+        definition = candidates(self.definitions, row)[0]
         drive = Drive(
             store=self.store,
             definition=definition,
@@ -351,6 +369,9 @@ class LocalRunner:
 
     async def _drive_or_block(self, row: RunRow, drive: Drive, held: Task) -> None:
         try:
+            foreign = row.shape != drive.definition.shape and not drive.is_cancelled
+            if foreign and not await self._put_under(row, drive, held):
+                return
             ended = await drive.run()
             held.lost = ended == "lost"
             if ended == "over":
@@ -362,9 +383,25 @@ class LocalRunner:
             raise
         except EffectHeld as refused:
             self._wanted.discard(row.id)
-            await drive.block(str(refused), for_good=True)
+            await drive.block(str(refused), again=None)
         except Exception as error:  # noqa: BLE001  whatever it is, the run must not stay in our hands
             await self._block(row, drive, error)
+
+    async def _put_under(self, row: RunRow, drive: Drive, held: Task) -> bool:
+        """Let a run of another shape stand under the definition at hand; False if it is in our hands no longer.
+
+        Raises `IncompatibleDefinition` for one that this code does not accept.
+        """
+        definition = await self._known.check(row)
+        if definition is drive.definition and not must_be_carried(definition, row):
+            held.lost = not await self._known.adopt(definition, row)
+            return not held.lost
+        await self._known.record(definition)
+        await self.store.release_run(row.id, row.token or "")
+        free = await self.store.run(row.id)
+        if free is not None and free.session is None and must_be_carried(definition, free):
+            await carry_over(self.store, definition, free)  # if it loses, whoever claims the run next does it
+        return False
 
     async def _give_back(self, row: RunRow, drive: Drive, held: Task) -> None:
         """The body was cancelled: for a cancel command, or because the loop is going down."""
@@ -378,7 +415,16 @@ class LocalRunner:
         log.error("run %s: %s", row.id, error, exc_info=None if isinstance(error, AgentflowError) else error)
         self._wanted.discard(row.id)
         self._refused[row.id] = error
-        await drive.block(str(error) or type(error).__name__)
+        reason = str(error) or type(error).__name__
+        await drive.block(reason, again=self._again(row, error, reason))
+
+    def _again(self, row: RunRow, error: Exception, reason: str) -> timedelta:
+        """When a blocked run may be claimed anew. What this code refuses, other code may take at once."""
+        if not isinstance(error, IncompatibleDefinition):
+            return BLOCKED_FOR
+        if place_of(row) in self._known.refused:
+            return timedelta(0)  # this worker leaves it to others from now on
+        return BLOCKED_FOR if row.standing.blocked == reason else REFUSED_FOR
 
     async def _look_at_requests(self) -> None:
         """Stop the bodies of runs whose cancel was requested, here or by another process."""

@@ -170,7 +170,7 @@ async def test_an_export_holds_all_of_a_run_in_a_stable_order(store: str) -> Non
     assert document["context"] == {"amount": 90, "tries": 2, "wrong": False, "notes": ["note 1", "note 2"]}
     assert [line["target"] for line in document["history"]] == ["collect", "collect", "approval", "paid"]
     assert document["waits"][0]["actor"]["subject"] == ADA.subject
-    assert document["definition"]["shape_at_start"] == document["definition"]["at_hand"]["shape"]
+    assert document["definition"]["shape"] == document["definition"]["at_hand"]["shape"]
     assert "token" not in document["run"]
 
 
