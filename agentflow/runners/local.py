@@ -25,7 +25,7 @@ from agentflow.runners.perform import Script
 from agentflow.runners.records import object_of
 from agentflow.runners.resources import Resources
 from agentflow.runners.upkeep import Upkeep
-from agentflow.runners.versions import Versions, candidates, place_of
+from agentflow.runners.versions import Place, Versions, candidates, place_of
 from agentflow.runners.watchdog import PATIENCE, Watchdog
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunRow
@@ -111,6 +111,7 @@ class LocalRunner:
     _beside: "Upkeep | None" = None
     _watchdog: "Watchdog | None" = None
     _versions: "Versions | None" = None
+    _told: set[Place] = field(default_factory=set[Place])  # where runs stand that were refused, and it was logged
 
     # --- what the App calls ------------------------------------------------------------------------------------
 
@@ -412,7 +413,11 @@ class LocalRunner:
 
     async def _block(self, row: RunRow, drive: Drive, error: Exception) -> None:
         """The code at hand does not fit the run, or the program is set up wrongly: leave the run as it is."""
-        log.error("run %s: %s", row.id, error, exc_info=None if isinstance(error, AgentflowError) else error)
+        is_known = isinstance(error, IncompatibleDefinition) and place_of(row) in self._told
+        if isinstance(error, IncompatibleDefinition):
+            self._told.add(place_of(row))
+        level = logging.INFO if is_known else logging.ERROR  # a deploy may block thousands, all for the same reason
+        log.log(level, "run %s: %s", row.id, error, exc_info=None if isinstance(error, AgentflowError) else error)
         self._wanted.discard(row.id)
         self._refused[row.id] = error
         reason = str(error) or type(error).__name__
