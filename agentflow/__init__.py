@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentflow.errors import DefinitionError
 from agentflow.model.blobs import Blob
 from agentflow.model.context import Context
+from agentflow.model.migrations import Stored
 from agentflow.model.run import Run, SyncRun
 from agentflow.model.states import End
 from agentflow.model.values import Actor, Answer, Failure, Limits, Model, Question, Retry, Secret, Tool
@@ -37,6 +38,7 @@ __all__ = [
     "Run",
     "Secret",
     "Snapshot",
+    "Stored",
     "SyncRun",
     "Tool",
     "Wait",

@@ -95,11 +95,10 @@ def _unmigrated(version: int, definition: Definition) -> Refuses | None:
     if not steps:
         return None
     told = ", ".join(str(step) for step in steps)
-    return Refuses(
-        f"workflow {definition.name!r} version {definition.version} has a migration from version {told}, which it must "
-        f"not miss: agentflow deploy migrate {definition.name}",
-        migrates=not missing_steps(version, definition),
-    )
+    has = f"workflow {definition.name!r} version {definition.version} has a migration from version {told}, which it must"
+    if missing_steps(version, definition):
+        return Refuses(f"{has} not miss, and does not get to; {mend(definition, version)}")
+    return Refuses(f"{has} not miss: agentflow deploy migrate {definition.name}", migrates=True)
 
 
 def steps_between(version: int, definition: Definition) -> list[int]:

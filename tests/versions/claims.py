@@ -1,24 +1,20 @@
 """A workflow of all kinds of states, changed in one way each, and runs of it that are parked in every state."""
 
 import json
-import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum, StrEnum
-from pathlib import Path
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field, create_model
 from tenacity import wait_fixed
 
 from agentflow import App, Context, Model, Question, Retry, Workflow
 from agentflow.errors import IncompatibleDefinition
 from agentflow.failures import Retryable, Unavailable
 from agentflow.llm.client import ModelReply, ModelRequest
-from agentflow.model.definition import Definition
-from agentflow.store.memory import MemoryStore
 from agentflow.store.protocol import Store
 from agentflow.testing import Clock
 from tests.scenarios.desk import ADA
@@ -167,7 +163,7 @@ def claim(change: str = "", *, gate: Gate | None = None, version: int = 1) -> Wo
         return Question(f"Pay {case.amount}?")
 
     review.__name__ = "approval" if "a question has another name" in change else "review"
-    expires = None if change == "a question no longer expires" else timedelta(days=90)
+    expires: Any = None if change == "a question no longer expires" else timedelta(days=90)
     states["review"] = flow.human(enums.verdict, answer=form, expires=expires)(review)
 
     async def pay(case: Any, run: Any) -> None:
@@ -236,7 +232,7 @@ def _renamed(change: str, enums: Enums, review: Any, refused: Any, fetch: Any) -
 
 # --- what is expected --------------------------------------------------------------------------------------------
 
-ALL = dict.fromkeys(STATES, "blocked")
+ALL: Mapping[str, str] = {state: "blocked" for state in STATES}
 CHANGES: Mapping[str, Mapping[str, str]] = {
     "nothing changes": {},
     "a guard's body is another": {},
@@ -349,8 +345,7 @@ async def answer(app: App, flow: Workflow[Any, None], wait: str) -> None:
 def what_stands(export: Any) -> Any:
     """What must not change of a run that does not continue: all but that it was looked at."""
     run = {name: value for name, value in export["run"].items() if name in UNTOUCHED}
-    waits = [{name: value for name, value in wait.items()} for wait in export["waits"]]
-    return {"run": run, "waits": waits} | {name: export[name] for name in ("context", "history", "effects", "attempts")}
+    return {"run": run} | {name: export[name] for name in ("context", "history", "effects", "attempts", "waits")}
 
 
 UNTOUCHED = frozenset(

@@ -2,7 +2,6 @@
 
 import shutil
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,8 @@ async def stage_on_disk(folder: Path, tmp_path: Path, *, each: int) -> Stage:
     first = STAGES[parked]
     shutil.copy(parked, tmp_path / "runs.db")
     copy = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
-    copy.use_clock(lambda now=first.store.now(): now)
+    stands_at = first.store.now()
+    copy.use_clock(lambda: stands_at)
     first.gate.is_open = False
     return Stage(copy, first.runs, first.gate, first.exports)
 
