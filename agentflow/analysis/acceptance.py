@@ -95,7 +95,9 @@ def _unmigrated(version: int, definition: Definition) -> Refuses | None:
     if not steps:
         return None
     told = ", ".join(str(step) for step in steps)
-    has = f"workflow {definition.name!r} version {definition.version} has a migration from version {told}, which it must"
+    has = (
+        f"workflow {definition.name!r} version {definition.version} has a migration from version {told}, which it must"
+    )
     if missing_steps(version, definition):
         return Refuses(f"{has} not miss, and does not get to; {mend(definition, version)}")
     return Refuses(f"{has} not miss: agentflow deploy migrate {definition.name}", migrates=True)

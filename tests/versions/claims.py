@@ -232,7 +232,7 @@ def _renamed(change: str, enums: Enums, review: Any, refused: Any, fetch: Any) -
 
 # --- what is expected --------------------------------------------------------------------------------------------
 
-ALL: Mapping[str, str] = {state: "blocked" for state in STATES}
+ALL: Mapping[str, str] = dict.fromkeys(STATES, "blocked")
 CHANGES: Mapping[str, Mapping[str, str]] = {
     "nothing changes": {},
     "a guard's body is another": {},
