@@ -177,7 +177,7 @@ def state_problems(before: StateOutline, after: StateOutline) -> Iterator[str]:
     elif before.ways != after.ways:
         yield "its ways out are tried in another order"
     if before.form != after.form:
-        yield f"the form of its answer differs: {', '.join(_form_changes(before.form, after.form))}"
+        yield f"the form of its answer differs: {', '.join(form_changes(before.form, after.form))}"
 
 
 def _member_problems(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
@@ -202,7 +202,8 @@ def _hint_at_members(before: StateOutline, after: StateOutline) -> str:
     return f"if it has another name now, say so: build(renamed={{'{after.name}.{gone[0]}': ...}}), else "
 
 
-def _form_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[str]:
+def form_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[str]:
+    """What differs between the forms of two answers, in words."""
     old: Mapping[str, Any] = {} if before is None else before.get("properties", {})
     new: Mapping[str, Any] = {} if after is None else after.get("properties", {})
     words = [f"field {name!r} is gone" for name in old if name not in new]
@@ -254,7 +255,7 @@ def context_problems(before: ContextOutline, after: ContextOutline) -> tuple[lis
                 f"field {name!r} is stored otherwise: it is{'' if name in after.appends else ' no longer'} Append"
             )
         elif found == "narrower":
-            problems.append(f"field {name!r} takes less than before: {_type_of(old)}, now {_type_of(new)}")
+            problems.append(f"field {name!r} takes less than before: {type_of(old)}, now {type_of(new)}")
         elif found == "unknown":
             unsure.append(name)
     return problems, unsure
@@ -272,7 +273,8 @@ def _is_made(definition: Definition, name: str) -> bool:
     return factory is not None and not isinstance(factory, type)
 
 
-def _type_of(schema: Mapping[str, Any]) -> str:
+def type_of(schema: Mapping[str, Any]) -> str:
+    """The type of a field, in a word where one will do."""
     shown = {key: part for key, part in schema.items() if key != "default"}
     if shown.keys() == {"type"}:
         return str(shown["type"])

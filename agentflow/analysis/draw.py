@@ -105,19 +105,20 @@ def mermaid(definition: Definition, trail: Trail = NOWHERE) -> str:
     ids = {name: f"s{number}" for number, name in enumerate([*definition.states, *definition.ends])}
     lines = ["flowchart TD"]
     for name, state in definition.states.items():
-        lines.append(f'    {ids[name]}["{_escaped(name)}<br/><small>{_escaped(state.kind)}</small>"]')
+        lines.append(f'    {ids[name]}["{escaped(name)}<br/><small>{escaped(state.kind)}</small>"]')
     for name, end in definition.ends.items():
-        lines.append(f'    {ids[name]}(["{_escaped(name)}"])' + (":::failed" if end.failed else ""))
+        lines.append(f'    {ids[name]}(["{escaped(name)}"])' + (":::failed" if end.failed else ""))
     for row in definition.rows:
         sources = [row.exit.place.name] if row.exit.place is not None else list(definition.states)
-        lines += [_arrow(ids[source], ids[row.target.name], label_of(row)) for source in sources]
+        lines += [arrow(ids[source], ids[row.target.name], label_of(row)) for source in sources]
     lines.append("    classDef failed stroke:#c62828,stroke-width:2px")
     lines += _classes(ids, trail)
     return "\n".join(lines) + "\n"
 
 
-def _arrow(source: str, target: str, label: str) -> str:
-    return f'    {source} -->|"{_escaped(label)}"| {target}' if label else f"    {source} --> {target}"
+def arrow(source: str, target: str, label: str) -> str:
+    """An arrow of a flowchart, between two ids."""
+    return f'    {source} -->|"{escaped(label)}"| {target}' if label else f"    {source} --> {target}"
 
 
 def _classes(ids: Mapping[str, str], trail: Trail) -> Iterator[str]:
@@ -130,6 +131,6 @@ def _classes(ids: Mapping[str, str], trail: Trail) -> Iterator[str]:
         yield f"    class {ids[trail.current]} current"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that Mermaid shows as it is: everything that it could read as syntax becomes a character code."""
     return "".join(char if char.isalnum() or char in " _.,-" else f"#{ord(char)};" for char in text)

@@ -86,7 +86,12 @@ def _import(target: str) -> App:
 
 
 def find_workflow(app: App, name: str) -> Definition:
-    """The newest version of the workflow of that name. Raises `NotFound` with the nearest name."""
+    """The newest version of the workflow of that name, or the one of NAME@VERSION. Raises `NotFound`."""
+    bare, mark, version = name.rpartition("@")
+    if mark and version.isdigit():
+        exact = [one for one in app.definitions if (one.name, one.version) == (bare, int(version))]
+        if exact:
+            return exact[0]
     found = [definition for definition in app.definitions if definition.name == name]
     if not found:
         known = sorted({definition.name for definition in app.definitions})

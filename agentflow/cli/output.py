@@ -4,10 +4,13 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pydantic_core
+
+if TYPE_CHECKING:
+    from agentflow.analysis.outlines import Line
 
 
 def say(text: str = "") -> None:
@@ -46,6 +49,23 @@ def _say_rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> N
     for line in cells:
         table.add_row(*(Text(cell) for cell in line))
     Console().print(table)
+
+
+COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+
+
+def say_marked(lines: "Iterable[Line]") -> None:
+    """Lines with their marks; on a terminal those that differ are coloured."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            click.echo(f"{line.mark} {line.text}".rstrip())
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(Text(f"{line.mark} {line.text}", style=COLOURS.get(line.mark, "")))
 
 
 def instant(value: datetime | None) -> str:

@@ -9,8 +9,9 @@ from agentflow.cli.driving import by_of, drive_on, named_revision, tell
 from agentflow.cli.loading import Options, load_app
 from agentflow.cli.output import age, say, say_json, say_table
 from agentflow.cli.past import diff, export, fork, replay, watch
-from agentflow.cli.showing import run_object, show_run
+from agentflow.cli.showing import raw_object, run_object, show_raw, show_run
 from agentflow.cli.typed import typed_limits
+from agentflow.errors import IncompatibleDefinition, InvalidContext
 from agentflow.store.rows import RunFilter
 
 STATUSES = ["queued", "running", "waiting", "cancelling", "compensating", "completed", "failed", "cancelled"]
@@ -56,11 +57,12 @@ def list_(options: Options, status: Any, workflow: Any, batch: Any, limit: int, 
             )
         return
     say_table(
-        ("id", "workflow", "status", "state", "revision", "changed"),
+        ("id", "workflow", "version", "status", "state", "revision", "changed"),
         [
             (
                 row.id,
                 row.workflow,
+                row.version,
                 row.standing.status + (" (paused)" if row.paused else " (blocked)" if row.standing.blocked else ""),
                 row.standing.state,
                 row.revision,
@@ -75,14 +77,22 @@ def list_(options: Options, status: Any, workflow: Any, batch: Any, limit: int, 
 @click.argument("run", metavar="RUN[@REVISION]")
 @common
 def show(options: Options, run: str) -> None:
-    """A run with its context and history, or as it was at a revision.
+    """A run with its context and history, or as it was at a revision; as it is stored where the App has other code.
 
     Example: agentflow runs show ticket-7@2
     """
     app = load_app(options)
     name, revision = named_revision(app, run)
-    snapshot = app.get_sync(name, revision=revision)
     history = [line for line in app.history_sync(name) if revision is None or line.number <= revision]
+    try:
+        snapshot = app.get_sync(name, revision=revision)
+    except (IncompatibleDefinition, InvalidContext) as error:  # of other code: it is shown as it is stored
+        document = app.export_sync(name)
+        if options.json:
+            say_json({**raw_object(document, history, str(error)), "history": history})
+        else:
+            show_raw(document, history, str(error))
+        return
     if options.json:
         say_json({**run_object(snapshot), "history": history})
     else:

@@ -1,9 +1,11 @@
 """How runs and waits are shown, in every command alike."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentflow.cli.output import fields, instant, say, say_table
+from agentflow.model.folding import stored_context
 from agentflow.model.shapes import is_list, is_object
 from agentflow.model.views import Revision, Snapshot, Wait
 
@@ -62,6 +64,37 @@ def show_run(run: Snapshot[Any], history: Sequence[Revision]) -> None:
     say(standing(run))
     say()
     fields(run.context.model_dump(mode="json"))
+    say()
+    show_history(history)
+
+
+def raw_object(document: Mapping[str, Any], history: Sequence[Revision], why: str) -> dict[str, Any]:
+    """A run as it is stored, as `--json` shows it; at an earlier revision where the history ends there."""
+    run, last = document["run"], history[-1]
+    is_past = last.number < run["revision"]
+    return {
+        "id": run["id"],
+        "workflow": run["workflow"],
+        "version": run["version"],
+        "revision": last.number,
+        "status": "running" if is_past else run["status"],
+        "paused": run["paused"] and not is_past,
+        "blocked": None if is_past else run["blocked"],
+        "state": last.target,
+        "end": None if is_past else run["end"],
+        "failure": None if is_past else run["failure"],
+        "context": stored_context(json.dumps(line.difference) for line in history) if is_past else document["context"],
+        "not_read": why,
+    }
+
+
+def show_raw(document: Mapping[str, Any], history: Sequence[Revision], why: str) -> None:
+    """A run of other code, as it is stored."""
+    run = raw_object(document, history, why)
+    say(f"{run['id']} is {run['status']} in {run['state']}, as stored by {run['workflow']} v{run['version']}")
+    say(f"  {why}")
+    say()
+    fields(run["context"])
     say()
     show_history(history)
 

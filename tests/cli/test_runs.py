@@ -68,7 +68,7 @@ def test_list_shows_runs_newest_first_and_filters(give: Give) -> None:
     assert [row["id"] for row in give("runs", "list", "--status", "failed", "--json").lines] == ["c"]
     assert [row["id"] for row in give("runs", "list", "--limit", "1", "--after", "c", "--json").lines] == ["b"]
     assert give("runs", "list").out.splitlines()[0].split() == [
-        "ID", "WORKFLOW", "STATUS", "STATE", "REVISION", "CHANGED",
+        "ID", "WORKFLOW", "VERSION", "STATUS", "STATE", "REVISION", "CHANGED",
     ]  # fmt: skip
 
 
