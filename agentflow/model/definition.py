@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 from agentflow.model.check import Draft, Found
 from agentflow.model.context import ContextPlan, plan_of
@@ -94,9 +96,22 @@ def form_of(spec: Spec) -> dict[str, Any] | None:
     return answer.model_json_schema() if isinstance(answer, type) and issubclass(answer, BaseModel) else None
 
 
+DECIMAL_BOUNDS = ("ge", "gt", "le", "lt", "multiple_of", "max_digits", "decimal_places")
+
+
+class StoredSchema(GenerateJsonSchema):
+    """JSON Schema of what is stored: a `Decimal` is text of its own kind, not any number or any text."""
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> dict[str, Any]:
+        """With its bounds as text."""
+        given: dict[str, Any] = {**schema}
+        bounds = {name: str(given[name]) for name in DECIMAL_BOUNDS if given.get(name) is not None}
+        return {"type": "string", "format": "decimal", **bounds}
+
+
 def context_outline(plan: ContextPlan[Any]) -> dict[str, Any]:
     """What stored contexts depend on: their schema by the names that are stored, and which fields only grow."""
-    schema = json.loads(schema_text(plan.kind.model_json_schema(by_alias=False)))
+    schema = json.loads(schema_text(plan.kind.model_json_schema(by_alias=False, schema_generator=StoredSchema)))
     return {"schema": schema, "appends": sorted(name for name, field in plan.fields.items() if field.append)}
 
 
