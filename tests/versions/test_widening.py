@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+import pydantic_core
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 from agentflow import Context
 from agentflow.analysis.acceptance import same_json
 from agentflow.analysis.widening import relation
+from agentflow.errors import InvalidContext
 from agentflow.model.context import ContextPlan
 from agentflow.model.definition import context_outline
 
@@ -84,13 +86,14 @@ class WithList(BaseModel):
     y: list[int] = Field(default_factory=list)
 
 
+def plan_with(kind: Any) -> ContextPlan[Any]:
+    return ContextPlan(create_model("Case", __base__=Context, x=(kind, ...)))
+
+
 def related(old: Any, new: Any) -> str:
     """How the schemas relate that two contexts would have for a field of these types."""
-    one, other = (
-        context_outline(ContextPlan(create_model("Case", __base__=Context, x=(kind, ...)))) for kind in (old, new)
-    )
-    schemas = [outline["schema"] for outline in (one, other)]
-    return relation(*(schema["properties"]["x"] for schema in schemas), *schemas)
+    one, other = (context_outline(plan_with(kind))["schema"] for kind in (old, new))
+    return relation(one["properties"]["x"], other["properties"]["x"], one, other)
 
 
 TOLD: list[tuple[Any, Any, str]] = [
@@ -154,18 +157,21 @@ TYPES: list[Any] = [
 ]  # fmt: skip
 
 
+FIT = [kind for kind in TYPES if "x" in plan_with(kind).fields]  # a context takes no union that JSON might mix up
+
+
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(st.data(), st.sampled_from(TYPES), st.sampled_from(TYPES))
+@given(st.data(), st.sampled_from(FIT), st.sampled_from(FIT))
 def test_what_is_proved_to_be_wider_takes_every_value_and_writes_it_as_it_was(data: Any, old: Any, new: Any) -> None:
     assume(related(old, new) in {"same", "wider"})
     value = data.draw(st.from_type(old) if not hasattr(old, "__metadata__") else st.integers(0, 3) | st.just("ab"))
-    before, after = TypeAdapter(old), TypeAdapter(new)
+    before, after = plan_with(old).fields["x"], plan_with(new).fields["x"]
     try:
-        text = before.dump_json(before.validate_python(value))
-    except ValueError:
+        text = before.dump(TypeAdapter(old).validate_python(value))
+    except (ValueError, InvalidContext):
         return
-    back = after.dump_json(after.validate_json(text))
-    assert holds(TypeAdapter(Any).validate_json(back), TypeAdapter(Any).validate_json(text))
+    back = after.dump(after.load(text))
+    assert holds(pydantic_core.from_json(back), pydantic_core.from_json(text))
 
 
 def holds(back: Any, before: Any) -> bool:
