@@ -22,7 +22,7 @@ from sqlalchemy import (
     literal_column,
 )
 
-SCHEMA = 2  # raised with each migration; a database of a higher one is refused
+SCHEMA = 3  # raised with each migration; a database of a higher one is refused
 
 Number = BigInteger().with_variant(Integer(), "sqlite")  # 64 bits; SQLite's row number must be called INTEGER
 
