@@ -51,11 +51,11 @@ async def migrate_runs(
 ) -> Sequence[MigratedRun]:
     """A line for each run of an older version; nothing is written if one of them has a problem, unless `partly`."""
     rows = await _older_runs(known.store, definition, runs)
-    plans = [await plan_of_run(known, definition, row) for row in rows]
-    if dry_run or (not partly and any(plan.problem for plan in plans)):
-        return [plan.line(definition, applied=False) for plan in plans]
+    lines = [(await plan_of_run(known, definition, row)).line(definition, applied=False) for row in rows]
+    if dry_run or (not partly and any(line.problem for line in lines)):
+        return lines
     await known.record(definition)
-    return [await _applied(known, definition, plan, by) for plan in plans]
+    return [await _applied(known, definition, row, by) for row in rows]
 
 
 async def _older_runs(store: Store, definition: Definition, runs: Sequence[str] | None) -> Sequence[RunRow]:
@@ -118,9 +118,10 @@ async def _problem(
     return None
 
 
-async def _applied(known: Versions, definition: Definition, plan: Plan, by: By) -> MigratedRun:
-    """Write it. A run that changes meanwhile is looked at again."""
+async def _applied(known: Versions, definition: Definition, row: RunRow, by: By) -> MigratedRun:
+    """Write it, planned anew: the contexts of all runs would not fit into memory. One that changes is looked at again."""
     store = known.store
+    plan = await plan_of_run(known, definition, row)
     for _ in range(TRIES):
         if plan.problem is not None or plan.outcome is None:
             return plan.line(definition, applied=False)
@@ -137,11 +138,11 @@ async def _applied(known: Versions, definition: Definition, plan: Plan, by: By) 
         now = store.now()
         if await store.relocate(relocation(definition, plan.row, plan.waits, carry, now)):
             return plan.line(definition, applied=True)
-        row = await store.run(plan.row.id)
-        assert row is not None  # runs are not deleted
-        if row.version >= definition.version or row.standing.end is not None:  # somebody was quicker, or it is over
-            return plan.line(definition, applied=row.version >= definition.version)
-        plan = await plan_of_run(known, definition, row)
+        fresh = await store.run(row.id)
+        assert fresh is not None  # runs are not deleted
+        if fresh.version >= definition.version or fresh.standing.end is not None:  # somebody was quicker, or it is over
+            return plan.line(definition, applied=fresh.version >= definition.version)
+        plan = await plan_of_run(known, definition, fresh)
     at_work = " (a worker is at it)" if plan.row.session is not None else ""
     changed = Plan(plan.row, None, plan.stays, plan.waits, f"it changed while it was migrated{at_work}; migrate again")
     return changed.line(definition, applied=False)

@@ -5,7 +5,7 @@ An ignore comment that nothing needs is an error in both checkers, so a clean ru
 
 from collections.abc import AsyncIterator, Sequence
 
-from agentflow import Actor, Answer, App, Context, Retry, Run, SyncRun, Workflow
+from agentflow import Actor, Answer, App, Context, Retry, Run, Stored, SyncRun, Workflow
 from agentflow.effects import Fate, Happened
 from agentflow.failures import Refused
 from agentflow.testing import expires, play, says
@@ -356,3 +356,27 @@ expires(risk)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  
 play(refund, Other(), Shop())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]  # another context
 play(refund, Case(order_id=""), Archive())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]  # other services
 play(refund, Case(order_id=""), Shop(), script=[says(write, "x")])  # type: ignore[misc]  # pyright: ignore[reportArgumentType]  # state with another context
+
+
+# Versions
+
+
+def as_it_is(old: Stored) -> Stored:
+    return Stored(old.state, {**old.context, "notes": ""}, old.visits)
+
+
+def as_a_dict(old: Stored) -> dict[str, object]:
+    return old.context
+
+
+def of_the_context(case: Case) -> Case:
+    return case
+
+
+refund.migration(from_version=1)(as_it_is)
+refund.migration(from_version="1")(as_it_is)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # versions are numbers
+refund.migration(from_version=1)(as_a_dict)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no Stored comes back
+refund.migration(from_version=1)(of_the_context)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the class of today, not what was stored
+refund.build(start=fetch, transitions=[], renamed={"get": fetch, "payed": paid, "risk.SMALL": Risk.LOW})
+refund.build(start=fetch, transitions=[], renamed={"get": "fetch"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]  # string for a state
+refund.build(start=fetch, transitions=[], renamed={"get": done})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]  # an end of another workflow
