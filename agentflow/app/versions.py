@@ -9,7 +9,7 @@ from agentflow.app.reading import place_of
 from agentflow.errors import Conflict, IncompatibleDefinition, NotFound
 from agentflow.model.definition import Definition
 from agentflow.model.views import Why
-from agentflow.runners.carrying import CARRIES, carry_over, must_be_carried
+from agentflow.runners.carrying import CARRIES, carry_over, must_be_carried, waits_here
 from agentflow.runners.records import object_of
 from agentflow.runners.versions import Versions, candidates, missing
 from agentflow.store.protocol import Store
@@ -112,11 +112,11 @@ async def accepted_wait(
         return definition, wait
     await known.record(definition)
     await carry_over(known.store, definition, row)  # a worker may have been quicker
-    name = f"{wait.run}.{definition.renames.place(wait.state)}.{wait.visit}"
-    renamed = await known.store.wait(name)
-    if renamed is None:
+    carried = await known.store.run(row.id)
+    renamed = None if carried is None else await waits_here(known.store, carried)
+    if not renamed or carried is None or carried.shape != definition.shape:
         raise Conflict(f"run {row.id!r} is just being claimed by other code; try again")
-    return definition, renamed
+    return definition, renamed[0]
 
 
 def _has_new_names(definition: Definition, row: RunRow) -> bool:

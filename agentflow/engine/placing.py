@@ -25,6 +25,8 @@ def place(definition: Definition, head: Head, target: str, *, kept: Kept, at: da
     visits = renamed_visits(definition.renames, head.visits)
     after = replace(head, revision=head.revision + 1, state=target, kept=kept, visits=visits)
     if stays:
+        if target != head.state:  # where two names become one, no visit may get the number of another
+            after = replace(after, visit=visits.get(target, head.visit))
         return replace(after, answer=_renamed_answer(definition, after) if kept is head.kept else None)
     end = definition.ends.get(target)
     if end is not None:

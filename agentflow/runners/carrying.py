@@ -8,11 +8,12 @@ from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
-from agentflow.engine.head import failure_to_json
+from agentflow.engine.head import Head, failure_to_json
 from agentflow.engine.placing import place
 from agentflow.model.context import Kept
 from agentflow.model.definition import Definition
 from agentflow.record import record
+from agentflow.runners.perform import wait_id
 from agentflow.runners.records import head_of, is_over_limit, standing_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, CommandRow, HistoryRow, Relocation, RunRow, Standing, WaitRow
@@ -80,7 +81,7 @@ def relocation(
     head = place(definition, before, carry.target, kept=carry.kept, at=now, stays=carry.stays)
     standing = standing_of(head, None)
     standing = _stays_due(standing, row.standing, now) if carry.stays else _is_due(standing, now)
-    moved = [(wait.id, _renamed_wait(definition, wait, carry.target)) for wait in waits] if carry.stays else []
+    moved = [(wait.id, _renamed_wait(definition, wait, head)) for wait in waits] if carry.stays else []
     return Relocation(
         command=_command(row, definition, carry, now),
         expected_control_seq=row.control_seq,
@@ -108,12 +109,13 @@ def _stays_due(standing: Standing, before: Standing, now: datetime) -> Standing:
     return replace(standing, blocked=None, due_at=due)
 
 
-def _renamed_wait(definition: Definition, wait: WaitRow, name: str) -> WaitRow:
-    member = definition.renames.member
+def _renamed_wait(definition: Definition, wait: WaitRow, head: Head) -> WaitRow:
+    member, name = definition.renames.member, head.state
     return replace(
         wait,
-        id=f"{wait.run}.{name}.{wait.visit}",
+        id=wait_id(head),
         state=name,
+        visit=head.visit,
         outcomes=tuple(member(name, outcome) for outcome in wait.outcomes),
         outcome=None if wait.outcome is None else member(name, wait.outcome),
     )

@@ -416,6 +416,7 @@ class LocalRunner:
         is_known = isinstance(error, IncompatibleDefinition) and place_of(row) in self._told
         if isinstance(error, IncompatibleDefinition):
             self._told.add(place_of(row))
+            error.__traceback__ = None  # there may be thousands, kept for whoever asks
         level = logging.INFO if is_known else logging.ERROR  # a deploy may block thousands, all for the same reason
         log.log(level, "run %s: %s", row.id, error, exc_info=None if isinstance(error, AgentflowError) else error)
         self._wanted.discard(row.id)

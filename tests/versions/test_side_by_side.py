@@ -383,6 +383,39 @@ async def test_a_question_is_answered_under_the_id_that_it_had_before_its_state_
     ]
 
 
+async def test_two_questions_that_become_one_keep_apart_what_was_asked(another: OpenStore) -> None:
+    def asking(*, merged: bool) -> Workflow[Context, None]:
+        flow = Workflow("asking", Context)
+
+        @flow.human(Verdict, max_visits=9)
+        def ask(case: Context) -> Question:
+            return Question("First?")
+
+        def ask_again(case: Context) -> Question:
+            return Question("Second?")
+
+        done = flow.end("done")
+        second = ask if merged else flow.human(Verdict)(ask_again)
+        rows = [ask.on(Verdict.APPROVE).to(done if merged else second), ask.on(Verdict.REJECT).to(done)]
+        if not merged:
+            rows += [second.on(Verdict.APPROVE).to(done), second.on(Verdict.REJECT).to(done)]
+        flow.build(start=ask, transitions=rows, renamed={"ask_again": ask} if merged else None)
+        return flow
+
+    old = asking(merged=False)
+    async with App([old], store=another()) as app:
+        first = (await app.run(old, Context(), id="a", timeout=SOON)).waits[0].id
+        await app.decide(first, Verdict.APPROVE, actor=ADA)
+        second = (await app.follow("a", old, timeout=SOON)).waits[0].id
+    new = asking(merged=True)
+    async with App([new], store=another()) as app:
+        assert (await app.decide(second, Verdict.REJECT, actor=ADA)).status == "applied"
+        over = await app.result("a", new, timeout=SOON)
+        waits = {one["id"]: (one["outcome"], one["question"]) for one in (await app.export("a"))["waits"]}
+    assert (first, second, str(over.end)) == ("a.ask.1", "a.ask_again.1", "done")
+    assert waits == {"a.ask.1": ("APPROVE", "First?"), "a.ask.2": ("REJECT", "Second?")}
+
+
 async def test_an_effect_that_was_begun_under_an_old_name_is_not_repeated_under_the_new_one(
     another: OpenStore, store: Store
 ) -> None:
