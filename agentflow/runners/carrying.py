@@ -14,7 +14,7 @@ from agentflow.model.context import Kept
 from agentflow.model.definition import Definition
 from agentflow.record import record
 from agentflow.runners.perform import wait_id
-from agentflow.runners.records import head_of, is_over_limit, standing_of, to_json
+from agentflow.runners.records import head_of, is_over_limit, object_of, standing_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, CommandRow, HistoryRow, Relocation, RunRow, Standing, WaitRow
 
@@ -39,12 +39,14 @@ class Carry:
 
 
 def must_be_carried(definition: Definition, row: RunRow) -> bool:
-    """Whether it takes a transition: the version is another, or the run or its question has a name of before."""
+    """Whether it takes a transition: the version is another, or the run has names of before, also in its visits."""
     if row.shape == definition.shape:
         return False
-    state = row.standing.state
-    name = definition.renames.place(state)
-    return row.version != definition.version or name != state or name in definition.renames.members
+    if row.version != definition.version:
+        return True
+    renames, visits = definition.renames, object_of(row.standing.memory).get("visits", {})
+    known = {row.standing.state, *visits}
+    return not known.isdisjoint(renames.places) or renames.place(row.standing.state) in renames.members
 
 
 def seen_as(definition: Definition, row: RunRow) -> RunRow:

@@ -416,6 +416,36 @@ async def test_two_questions_that_become_one_keep_apart_what_was_asked(another: 
     assert waits == {"a.ask.1": ("APPROVE", "First?"), "a.ask.2": ("REJECT", "Second?")}
 
 
+async def test_a_loop_through_a_state_with_a_new_name_is_bounded_by_all_of_its_visits(another: OpenStore) -> None:
+    def looping(*, renamed: bool) -> Workflow[Context, None]:
+        flow = Workflow("looping", Context)
+
+        async def weigh(case: Context, run: Run) -> None: ...
+
+        weigh.__name__ = "measure" if renamed else "weigh"
+        step = flow.step(max_visits=3)(weigh)
+
+        @flow.human(Verdict, max_visits=9)
+        def ask(case: Context) -> Question:
+            return Question("Again?")
+
+        done, often = flow.end("done"), flow.end("often")
+        rows = [step.failed.to(often), step.to(ask), ask.on(Verdict.APPROVE).to(step), ask.on(Verdict.REJECT).to(done)]
+        flow.build(start=step, transitions=rows, renamed={"weigh": step} if renamed else None)
+        return flow
+
+    old, new = looping(renamed=False), looping(renamed=True)
+    flow = old
+    async with App([old], store=another()) as app:
+        await app.run(old, Context(), id="a", timeout=SOON)
+    for visit in range(1, 4):
+        flow = old if visit == 1 else new
+        async with App([flow], store=another()) as app:
+            await app.decide(f"a.ask.{visit}", Verdict.APPROVE, actor=ADA)
+            after = await app.follow("a", flow, timeout=SOON)
+    assert str(after.end) == "often"
+
+
 async def test_an_effect_that_was_begun_under_an_old_name_is_not_repeated_under_the_new_one(
     another: OpenStore, store: Store
 ) -> None:
