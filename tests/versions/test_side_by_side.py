@@ -9,7 +9,7 @@ import pytest
 
 from agentflow import App, Context, Question, Run, Workflow
 from agentflow.analysis.acceptance import judge
-from agentflow.errors import ConfigurationError, IncompatibleDefinition
+from agentflow.errors import ConfigurationError, IncompatibleDefinition, StoreUnavailable
 from agentflow.runners.versions import Versions
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunFilter
@@ -490,3 +490,37 @@ async def test_a_replay_knows_new_names(another: OpenStore, store: Store) -> Non
     async with App([renaming(renamed=True)], store=another()) as app:
         found = await app.replay("a")
     assert (found.same, found.checked, list(found.gone)) == (True, 2, [])
+
+
+# --- trouble in between ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["relocate", "record_definition", "release_run"])
+async def test_a_run_that_was_let_go_of_to_be_carried_is_carried_by_whoever_comes_next(
+    another: OpenStore, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    await decided(another, await waiting(another))
+    flow = ordering(Kept, 2)
+    used = another()
+    real, failures = getattr(used, verb), iter([StoreUnavailable("gone")])
+
+    async def once(*given: Any) -> Any:
+        for error in failures:
+            raise error
+        return await real(*given)
+
+    monkeypatch.setattr(used, verb, once)
+    async with App([flow], store=used) as app:
+        over = await follow_through_trouble(app)
+        lines = [line.event for line in await app.history("a")]
+    assert (over.status, lines.count("adopt")) == ("completed", 1)
+
+
+async def follow_through_trouble(app: App) -> Any:
+    """The result, whatever the store refuses on the way."""
+    for _ in range(5):
+        try:
+            return await app.result("a", timeout=SOON)
+        except StoreUnavailable:
+            await asyncio.sleep(0.01)
+    raise AssertionError("the store never recovered")
