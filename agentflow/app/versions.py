@@ -34,18 +34,21 @@ async def with_doubts(found: Why, known: Versions, row: RunRow) -> Why:
 
 
 async def others_may_take(store: Store, run: str, own: str | None) -> bool:
-    """Whether another worker takes a run that this code refused: as long as others live, it gets a moment."""
+    """Whether a run that this code refused goes on after all: it is another's, or was migrated, or will be in a moment.
+
+    As long as other workers live, they get that moment.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + OTHERS
-    while loop.time() < until:
-        now = store.now()
-        if not any(session.id != own and session.lease_until > now for session in await store.sessions()):
-            return False
+    while True:
         row = await store.run(run)
-        if row is None or row.session not in {None, own} or row.standing.blocked is None:
+        if row is None or row.session not in {None, own} or (row.session is None and row.standing.blocked is None):
             return True
+        now = store.now()
+        others = any(session.id != own and session.lease_until > now for session in await store.sessions())
+        if not others or loop.time() > until:
+            return False
         await asyncio.sleep(POLL)
-    return False
 
 
 async def revision_under(known: Versions, definition: Definition, row: RunRow, revision: int) -> Definition:

@@ -226,6 +226,19 @@ async def test_a_decision_that_was_not_acted_upon_is_kept_where_the_state_is_as_
     assert str(over.end) == "refused"
 
 
+async def test_whoever_waits_for_a_run_that_was_refused_and_then_migrated_gets_its_result(store: Store) -> None:
+    [wait] = await parked(store, "a")
+    old = App([ordering(OrderV1, 1)], store=store)
+    old.leave_to_workers()
+    await old.decide(wait, Verdict.APPROVE, actor=ADA)
+    await old.close()
+    flow = ordering(OrderV2, 2, to_cents)
+    async with App([flow], store=store) as app:
+        await app.settle()  # the worker has refused it
+        await app.migrate(flow)
+        assert (await app.result("a", flow, timeout=SOON)).status == "completed"
+
+
 async def test_a_decision_that_would_be_lost_keeps_a_run_from_being_migrated(store: Store) -> None:
     [wait] = await parked(store, "a")
     old = App([ordering(OrderV1, 1)], store=store)

@@ -435,9 +435,8 @@ async def test_a_loop_through_a_state_with_a_new_name_is_bounded_by_all_of_its_v
         return flow
 
     old, new = looping(renamed=False), looping(renamed=True)
-    flow = old
     async with App([old], store=another()) as app:
-        await app.run(old, Context(), id="a", timeout=SOON)
+        after = await app.run(old, Context(), id="a", timeout=SOON)
     for visit in range(1, 4):
         flow = old if visit == 1 else new
         async with App([flow], store=another()) as app:
