@@ -1,5 +1,6 @@
 """Put runs of older versions under a new one by its migrations: tried on every run before anything is written."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,8 @@ from agentflow.runners.versions import Versions, has_acted
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunRow, WaitRow
 
-TRIES = 3  # of a run that changes while it is migrated
+TRIES = 20  # of a run that changes while it is migrated
+A_MOMENT = 0.05  # in seconds: for a worker that has just claimed it, and will find that it does not take it
 
 
 @record
@@ -138,6 +140,8 @@ async def _applied(known: Versions, definition: Definition, row: RunRow, by: By)
         now = store.now()
         if await store.relocate(relocation(definition, plan.row, plan.waits, carry, now)):
             return plan.line(definition, applied=True)
+        if plan.row.session is not None:
+            await asyncio.sleep(A_MOMENT)
         fresh = await store.run(row.id)
         assert fresh is not None  # runs are not deleted
         if fresh.version >= definition.version or fresh.standing.end is not None:  # somebody was quicker, or it is over
