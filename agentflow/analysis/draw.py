@@ -12,7 +12,7 @@ from typing import Any
 from agentflow.model.definition import Definition, StateDefinition, guard_name
 from agentflow.model.states import Transition
 
-KINDS = {"step": "code", "llm": "a model", "human": "a person"}
+KINDS = {"step": "code", "llm": "a model", "human": "a person", "item": "code for each item", "group": "branches"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def _in_order(definition: Definition) -> list[StateDefinition]:
         name = todo.pop(0)
         if name in definition.states and name not in seen:
             seen[name] = definition.states[name]
-            todo.extend(row.target.name for row in seen[name].rows)
+            todo += [*seen[name].heads, *(row.target.name for row in seen[name].rows)]
     return [*seen.values(), *(state for name, state in definition.states.items() if name not in seen)]
 
 
@@ -80,6 +80,8 @@ def _mark(name: str, trail: Trail) -> str:
 
 
 def _ways(state: StateDefinition) -> Iterator[str]:
+    for name in state.heads:
+        yield f"      branch -> {name}"
     for row in state.rows:
         yield _way(row)
 
@@ -108,8 +110,12 @@ def mermaid(definition: Definition, trail: Trail = NOWHERE) -> str:
         lines.append(f'    {ids[name]}["{escaped(name)}<br/><small>{escaped(state.kind)}</small>"]')
     for name, end in definition.ends.items():
         lines.append(f'    {ids[name]}(["{escaped(name)}"])' + (":::failed" if end.failed else ""))
+    for name, state in definition.states.items():
+        lines += [f"    {ids[name]} -.->|branch| {ids[head]}" for head in state.heads]
+    in_branches = {place.name for state in definition.states.values() for place in state.branch_places}
+    main = [name for name in definition.states if name not in in_branches]
     for row in definition.rows:
-        sources = [row.exit.place.name] if row.exit.place is not None else list(definition.states)
+        sources = [row.exit.place.name] if row.exit.place is not None else main
         lines += [arrow(ids[source], ids[row.target.name], label_of(row)) for source in sources]
     lines.append("    classDef failed stroke:#c62828,stroke-width:2px")
     lines += _classes(ids, trail)

@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -28,7 +28,15 @@ from agentflow.app.commands import By, cancel_run, decide_wait, retry_run, told_
 from agentflow.app.deploying import DeployVerbs
 from agentflow.app.later import LaterVerbs
 from agentflow.app.operating import OperatingVerbs
-from agentflow.app.reading import place_of, read_revision, read_snapshot, read_why, revision_of, wait_of
+from agentflow.app.reading import (
+    place_of,
+    read_revision,
+    read_snapshot,
+    read_why,
+    revision_of,
+    unsettled_branches,
+    wait_of,
+)
 from agentflow.app.setting_up import check_models, definitions_of
 from agentflow.app.starting import check_run_id, new_run
 from agentflow.app.versions import (
@@ -208,8 +216,20 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
             runner.forget_refusal(row.id)
             await wake_run(self._store, row.id)
             row = await self._row(row.id)
-        runner.drive(row.id)
+        await self._drive_all(runner, row)
         return row
+
+    async def _drive_all(self, runner: LocalRunner, row: RunRow) -> None:
+        """See that a run is driven, and so are the branches that it waits for."""
+        runner.drive(row.id)
+        for branch in await unsettled_branches(self._store, row):
+            await self._drive_all(runner, branch)
+
+    async def _drive_parents(self, row: RunRow) -> None:
+        """See that those are driven, too, who wait for a branch."""
+        while row.group_state is not None and row.parent is not None:
+            await self._drive(row.parent)
+            row = await self._row(row.parent)
 
     def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb on the background loop and wait for it."""
@@ -302,7 +322,7 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
         definition = self._definition_for(row, workflow)
         row = await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
-            row = await self._until(row, lambda row: row.standing.status in TERMINAL or self._rests(row))
+            row = await self._until(row, self._has_come_back)
         return await self._read(definition, row)
 
     async def result(
@@ -316,7 +336,7 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
         definition = self._definition_for(row, workflow)
         row = await self._drive_for_caller(row)
         async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
-            row = await self._until(row, lambda row: row.standing.status in TERMINAL or _is_stuck(row))
+            row = await self._until(row, _is_over_or_stuck)
         snapshot: Snapshot[CD] = await self._read(definition, row)
         if snapshot.status != "completed":
             raise RunFailed((await read_why(self._store, row)).text, snapshot)
@@ -403,17 +423,20 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
         )
         if reply.status != "refused":
             await self._drive(wait.run)
+            await self._drive_parents(await self._row(wait.run))
         return reply
 
     async def cancel(self, run: str, /, *, undo: bool = False, **by: Unpack[By]) -> Reply:
         """Stop at the next commit; a body at work is stopped and discarded. A run that rests is cancelled at once."""
         if undo:
             raise InvalidInput("cancel(undo=True): compensation cannot run yet; cancel without it")
-        reply, at_work = await cancel_run(self._store, await self._row(run), by)
+        row = await self._row(run)
+        reply, at_work = await cancel_run(self._store, row, by, self._definitions.get((row.workflow, row.version)))
         if at_work:
             runner = await self._runner()
             runner.cancel_body(run)
-            runner.drive(run)
+            await self._drive_all(runner, row)
+        await self._drive_parents(row)
         return reply
 
     async def retry(self, run: str, /, **by: Unpack[By]) -> Reply:
@@ -453,8 +476,19 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
         waits = row.standing.status == "waiting" and row.session is None and (due is None or due > self._store.now())
         return waits or _is_stuck(row) or (row.paused and row.session is None)
 
-    async def _until(self, row: RunRow, reached: Callable[[RunRow], bool]) -> RunRow:
-        while not reached(row):
+    async def _has_come_back(self, row: RunRow) -> bool:
+        """Whether a run has ended, or nothing happens to it until somebody acts: to it and to all its branches."""
+        if row.standing.status in TERMINAL:
+            return True
+        if not self._rests(row):
+            return False
+        for branch in await unsettled_branches(self._store, row):
+            if branch.awaits == 0 and not await self._has_come_back(branch):
+                return False
+        return True
+
+    async def _until(self, row: RunRow, reached: Callable[[RunRow], Awaitable[bool]]) -> RunRow:
+        while not await reached(row):
             runner = await self._runner()
             try:
                 await runner.until_changed(row.id)
@@ -489,6 +523,10 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
             raise IncompatibleDefinition(missing(self._definitions, row))
         wanted = [one for one in found if workflow is not None and one.workflow is workflow]
         return wanted[0] if wanted else found[0]
+
+
+async def _is_over_or_stuck(row: RunRow) -> bool:
+    return row.standing.status in TERMINAL or _is_stuck(row)
 
 
 def _is_stuck(row: RunRow) -> bool:

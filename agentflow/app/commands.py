@@ -14,9 +14,10 @@ from agentflow.model.check import nearest
 from agentflow.model.definition import Definition, context_limit
 from agentflow.model.values import Actor
 from agentflow.model.views import Reply
+from agentflow.runners.groups import settled_by
 from agentflow.runners.records import actor_to_json, head_of, object_of, standing_of, to_json
 from agentflow.store.protocol import Store
-from agentflow.store.rows import TERMINAL, CommandRow, Decision, DecisionReply, RunRow, Standing, WaitRow
+from agentflow.store.rows import TERMINAL, CommandRow, Decision, DecisionReply, RunRow, Settled, Standing, WaitRow
 
 ANSWER_KEPT = frozenset({"GuardFailed", "StoreFailed"})  # failures after an answer: a retry does not ask anew
 
@@ -142,8 +143,8 @@ def told_decision(row: WaitRow) -> str:
 # --- cancel and retry --------------------------------------------------------------------------------------------
 
 
-async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
-    """Cancel a run; also whether a worker holds it, which then carries the cancel out."""
+async def cancel_run(store: Store, row: RunRow, by: By, definition: Definition | None) -> tuple[Reply, bool]:
+    """Cancel a run; also whether a worker is to carry the cancel out: it holds it, or its branches must stop before."""
     if (before := await repeated(store, row.id, by)) is not None:
         return before, row.session is not None
     while True:
@@ -152,16 +153,22 @@ async def cancel_run(store: Store, row: RunRow, by: By) -> tuple[Reply, bool]:
             return Reply("already", f"run {row.id!r} is cancelled"), False
         if not is_legal(status, "cancel"):
             return await refuse(store, row, "cancel", by, f"run {row.id!r} is {status}; it cannot be cancelled"), False
-        if row.session is not None or status == "cancelling":
+        if row.session is not None or status == "cancelling" or await _has_branches(store, row):
             command = command_row(store, row.id, "cancel", by, "applied", "at the next commit")
             known = await store.request(command, word=to_json({"cancel": by.get("reason", "")}), wake=True)
             reply = Reply("applied", f"run {row.id!r} stops at its next commit")
             return (reply if known else Reply("already", f"run {row.id!r} is being cancelled")), True
         cancelled = replace(row.standing, status=next_status(status, "cancel"), due_at=None, blocked=None)
-        changed = await reopen(store, row, "cancel", by, cancelled)
+        settled = None if definition is None else settled_by(definition, row, "cancelled")
+        changed = await reopen(store, row, "cancel", by, cancelled, settled=settled)
         if changed is not None:
             return changed, False
         row = await again(store, row)
+
+
+async def _has_branches(store: Store, row: RunRow) -> bool:
+    group = await store.group(row.id, row.standing.state, row.standing.visit)
+    return group is not None and not group.is_over
 
 
 async def wake_run(store: Store, run: str) -> None:
@@ -175,7 +182,7 @@ async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -
         return before
     while True:
         standing = row.standing
-        if standing.status != "failed" or standing.end is not None:
+        if standing.status != "failed" or standing.end is not None or row.group_state is not None:
             return await refuse(store, row, "retry", by, _why_no_retry(row))
         changed = await reopen(store, row, "retry", by, _reopened(definition, row, store))
         if changed is not None:
@@ -185,6 +192,8 @@ async def retry_run(store: Store, definition: Definition, row: RunRow, by: By) -
 
 def _why_no_retry(row: RunRow) -> str:
     standing = row.standing
+    if row.group_state is not None:
+        return f"run {row.id!r} is a branch of run {row.parent!r}; retry that, and the branches that failed go on"
     if standing.end is not None:
         return (
             f"run {row.id!r} ended at {standing.end!r}, by a row of its table; there is no failed state to go on from"
@@ -209,10 +218,19 @@ def _reopened(definition: Definition, row: RunRow, store: Store) -> Standing:
     return standing_of(again, store.now())
 
 
-async def reopen(store: Store, row: RunRow, command: str, by: By, standing: Standing, *, why: str = "") -> Reply | None:
+async def reopen(
+    store: Store,
+    row: RunRow,
+    command: str,
+    by: By,
+    standing: Standing,
+    *,
+    why: str = "",
+    settled: Settled | None = None,
+) -> Reply | None:
     """Change a resting run's standing; None if it has changed meanwhile."""
     note = command_row(store, row.id, command, by, "applied", why)
-    if await store.reopen(note, standing=standing, expected_control_seq=row.control_seq):
+    if await store.reopen(note, standing=standing, expected_control_seq=row.control_seq, settled=settled):
         return Reply("applied", f"run {row.id!r} is {standing.status}")
     return await repeated(store, row.id, by)
 

@@ -4,7 +4,7 @@ It is read from the rows alone, so a run of any workflow and version can be expo
 form is versioned by `v`; names and order of its keys stay as they are within a version.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +12,7 @@ from agentflow.model.definition import Definition
 from agentflow.model.folding import stored_context
 from agentflow.runners.records import from_json
 from agentflow.store.protocol import Store
-from agentflow.store.rows import RunRow
+from agentflow.store.rows import RunFilter, RunRow
 
 FORM = 1
 JSON_TEXT = frozenset(
@@ -36,8 +36,18 @@ async def export_run(store: Store, definition: Definition | None, row: RunRow) -
         "waits": [
             _plain(wait, keep=REQUEST_ID) for wait in await store.waits(run=row.id, status=None, limit=row.revision + 2)
         ],
+        "branches": [
+            {"id": one.id, "status": one.standing.status, "group": one.group_state, "visit": one.group_visit}
+            for one in await _branches(store, row)
+        ],
         "commands": [_plain(command, keep=REQUEST_ID) for command in await store.commands(row.id)],
     }
+
+
+async def _branches(store: Store, row: RunRow) -> Sequence[RunRow]:
+    """Runs of their own, each to be exported by itself: first those that were begun first."""
+    count = await store.count_runs(RunFilter(parent=row.id))
+    return list(reversed(await store.runs(RunFilter(parent=row.id, limit=count)))) if count else ()
 
 
 def _run(row: RunRow) -> dict[str, Any]:

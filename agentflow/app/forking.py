@@ -22,7 +22,7 @@ from agentflow.engine.limits import check_size
 from agentflow.errors import Conflict, InvalidContext, InvalidInput, NotFound, RequestError
 from agentflow.model.check import nearest
 from agentflow.model.context import Context, Difference, Kept, describe
-from agentflow.model.definition import Definition
+from agentflow.model.definition import Definition, StateDefinition
 from agentflow.model.source import digest
 from agentflow.record import record
 from agentflow.runners.carrying import CARRIES
@@ -70,6 +70,10 @@ def _changes(change: Mapping[str, object]) -> str:
 
 
 async def _new_run(store: Store, definition: Definition, origin: RunRow, asked: Asked) -> NewRun:
+    if origin.group_state is not None:
+        raise InvalidInput(
+            f"run {origin.id!r} is a branch of run {origin.parent!r}; fork that where it opens the group"
+        )
     path = await _path_to(store, definition, origin, asked)
     last = path[-1].row
     kept, difference = await _context_of(store, definition, origin, asked)
@@ -115,13 +119,18 @@ async def _path_to(store: Store, definition: Definition, origin: RunRow, asked: 
     return path
 
 
+def _is_protected(state: StateDefinition) -> bool:
+    """Whether a decision that counts was taken there, or in one of the branches that met there."""
+    return state.spec.protected or any(place.spec.protected for place in state.branch_places)
+
+
 def _check_protected(definition: Definition, origin: RunRow, path: Sequence[Passed]) -> None:
     """Raise `InvalidInput` if what is to be changed was decided upon in a protected state."""
     for passed in reversed(path):
         name = definition.renames.place(passed.row.source or "")
         source = definition.states.get(name)
         is_gone = source is None and passed.row.actor is not None and passed.row.event not in CARRIES
-        if is_gone or (source is not None and source.spec.protected):  # of what is gone nobody knows any more
+        if is_gone or (source is not None and _is_protected(source)):  # of what is gone nobody knows any more
             at = f"{passed.run}@{passed.row.revision - 1}"
             raise InvalidInput(
                 f"run {origin.id!r}: the protected state {name!r} was decided before this revision, over the data "

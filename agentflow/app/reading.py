@@ -11,17 +11,20 @@ from agentflow.model.definition import Definition
 from agentflow.model.states import Place
 from agentflow.model.values import Failure
 from agentflow.model.views import Revision, Snapshot, Wait, Why, Worker
+from agentflow.runners.contexts import load_context
 from agentflow.runners.records import actor_of, from_json, is_over_limit, object_of
 from agentflow.store.protocol import Store
-from agentflow.store.rows import TERMINAL, AttemptRow, HistoryRow, RunRow, WaitRow
+from agentflow.store.rows import TERMINAL, AttemptRow, GroupRow, HistoryRow, RunRow, WaitRow
+
+MANY_BRANCHES = 5  # more are counted, not named
 
 
 async def read_snapshot(store: Store, definition: Definition, row: RunRow) -> Snapshot[Any]:
     """The run as it is now."""
-    kept = definition.context.load(await store.differences(row.id, row.revision), store.value)
+    kept = await load_context(store, definition, row)
     standing = row.standing
     failure = failure_from_json(standing.failure)
-    waits = await store.waits(run=row.id, status="open") if standing.status not in TERMINAL else ()
+    waits = await open_waits(store, row) if standing.status not in TERMINAL else ()
     return Snapshot(
         id=row.id,
         revision=row.revision,
@@ -43,7 +46,7 @@ async def read_revision(store: Store, definition: Definition, row: RunRow, revis
         raise NotFound(f"run {row.id!r} has the revisions 0 to {row.revision}, not {revision}")
     then = rows[0]
     target = definition.renames.place(then.target)
-    kept = definition.context.load(await store.differences(row.id, revision), store.value)
+    kept = await load_context(store, definition, row, revision)
     end = definition.ends.get(target)
     failure = failure_from_json(then.failure)
     return Snapshot(
@@ -74,6 +77,21 @@ async def read_workers(store: Store) -> Sequence[Worker]:
         )
         for row in sorted(await store.sessions(), key=lambda row: row.started_at)
     ]
+
+
+async def open_waits(store: Store, row: RunRow) -> Sequence[WaitRow]:
+    """The open questions of a run and of its branches."""
+    found = list(await store.waits(run=row.id, status="open"))
+    for branch in await unsettled_branches(store, row):
+        found += await open_waits(store, branch)
+    return found
+
+
+async def unsettled_branches(store: Store, row: RunRow) -> Sequence[RunRow]:
+    """The branches that a run waits for."""
+    standing = row.standing
+    branches = await store.branches(row.id, standing.state, standing.visit)
+    return [branch for branch in branches if branch.standing.status not in TERMINAL]
 
 
 def place_of(definition: Definition, run: str, name: str) -> Place[Any]:
@@ -168,6 +186,9 @@ async def read_why(store: Store, row: RunRow) -> Why:
             return Why(f"{told}. Nothing wakes it but a command", None)
         return Why(f"{told}; looked at again {_when(standing.due_at)}", "timer")
     if standing.status == "waiting":
+        group = await store.group(row.id, standing.state, standing.visit)
+        if group is not None:
+            return Why(_why_branches(standing.state, group, await unsettled_branches(store, row)), "group")
         waits = await store.waits(run=row.id, status="open")
         return Why(_why_waiting(standing.state, waits), "wait")
     if row.session is not None:
@@ -186,6 +207,26 @@ async def _why_paused(store: Store, row: RunRow) -> str:
     where = f"is at work in {row.standing.state} until its body is done" if row.session else f"in {row.standing.state}"
     blocked = f", and blocked: {row.standing.blocked}" if row.standing.blocked else ""
     return f"paused {where} by {who}{reason}{blocked}. `resume` goes on"
+
+
+def _why_branches(state: str, group: GroupRow, unsettled: Sequence[RunRow]) -> str:
+    counts = ", ".join(
+        f"{count} {word}"
+        for word, count in (("done", group.done), ("failed", group.failed), ("stopped", group.stopped))
+        if count
+    )
+    first = ", ".join(f"{row.id} ({_briefly(row)})" for row in unsettled[:MANY_BRANCHES])
+    more = f" and {len(unsettled) - MANY_BRANCHES} more" if len(unsettled) > MANY_BRANCHES else ""
+    told = f"waits in {state} for {len(unsettled)} of {group.total} branches"
+    return f"{told}{f' ({counts})' if counts else ''}: {first}{more}" if unsettled else f"{told}, and is about to go on"
+
+
+def _briefly(row: RunRow) -> str:
+    if row.awaits:
+        return "not begun"
+    if row.standing.blocked is not None:
+        return f"blocked in {row.standing.state}"
+    return f"{'paused' if row.paused else row.standing.status} in {row.standing.state}"
 
 
 def _why_waiting(state: str, waits: Sequence[WaitRow]) -> str:

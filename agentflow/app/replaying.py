@@ -20,6 +20,7 @@ from agentflow.model.definition import Definition
 from agentflow.model.views import Judged, Replayed
 from agentflow.record import record
 from agentflow.runners.carrying import ADOPTED, RENAMED
+from agentflow.runners.contexts import load_context
 from agentflow.store.protocol import Store
 from agentflow.store.rows import HistoryRow, RunRow
 
@@ -80,7 +81,7 @@ def _in_names_of_now(definition: Definition, line: HistoryRow) -> HistoryRow:
 async def _first_head(store: Store, definition: Definition, row: RunRow, first: HistoryRow) -> Head:
     """The run as it started; of a fork, with what it took over from its origin."""
     path = (await lineage(store, row, 0)) if row.origin is not None else ()
-    kept = definition.context.load(await store.differences(row.id, 0), store.value)
+    kept = await load_context(store, definition, row, 0)
     visits = visits_of(definition, path) if path else {first.target: 1}
     return Head(
         run=row.id,

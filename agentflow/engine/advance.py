@@ -11,7 +11,7 @@ from typing import assert_never
 
 from agentflow.engine.commands import Command, Perform, Stop, WaitUntil
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp, RetryAt
-from agentflow.engine.head import NO_USAGE, Head, KeptAnswer, Usage
+from agentflow.engine.head import NO_USAGE, Branch, Head, KeptAnswer, Usage
 from agentflow.engine.lifecycle import TERMINAL, next_status
 from agentflow.engine.limits import ENDS_WITH_ITS_FAILURE, beyond, too_often
 from agentflow.engine.machine import Token, machine_of
@@ -100,7 +100,9 @@ def next_commands(definition: Definition, head: Head) -> tuple[Command, ...]:
 
 def _answered(definition: Definition, head: Head, event: Answered, strict: bool) -> Advance:
     used = _with_usage(head, event.usage)
-    name = "done" if event.outcome is None else f"on:{event.outcome}"
+    name = "joined" if event.joined else "done" if event.outcome is None else f"on:{event.outcome}"
+    if head.branch is not None and not event.joined and not definition.states[head.state].leads_on:
+        return _settle(used, head.branch, name, event)
     try:
         return _fire(definition, used, name, event, strict, kept=event.kept, difference=event.difference)
     except GuardFailed as error:
@@ -194,6 +196,25 @@ def _token(definition: Definition, head: Head, kept: Kept, failure: Failure | No
     return Token(head.state, copy, failure, head.rescued, unchanged if strict else None)
 
 
+def _settle(head: Head, branch: Branch, name: str, event: Answered) -> Advance:
+    """A branch has done all that it can: it stands where it meets the others."""
+    after = replace(
+        head,
+        revision=head.revision + 1,
+        status=next_status(head.status, "complete"),
+        state=branch.group,
+        visit=branch.visit,
+        kept=event.kept,
+        entered_at=event.at,
+        attempt=0,
+        lost=0,
+        generation=0,
+        answer=None,
+        cause=None,
+    )
+    return Advance(after, _move(head, name, event, branch.group, (), event.difference, None), STOP)
+
+
 def _move(
     head: Head,
     name: str,
@@ -252,6 +273,7 @@ def _enter(
         rescued=rescued,
         limits=head.limits,
         over=head.over,
+        branch=head.branch,
     )
 
 

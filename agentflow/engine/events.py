@@ -41,6 +41,7 @@ class Answered:
     facts: Facts = field(default_factory=Facts)
     usage: Usage = NO_USAGE
     skipped: bool = False  # an optional step failed and is passed over
+    joined: bool = False  # the branches of a group have met
 
 
 @record

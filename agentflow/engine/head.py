@@ -41,6 +41,19 @@ class KeptAnswer:
 
 
 @record
+class Branch:
+    """What makes a run a branch: whose it is, and which."""
+
+    parent: str
+    group: str  # the place of the parent where it meets the others
+    visit: int  # of that place
+    name: str  # of its head, or the key of its item
+    position: int  # among the branches
+    base: int  # the parent's revision with whose context it began
+    item: str | None = None  # JSON of the item of an `each`
+
+
+@record
 class Head:
     """Where a run stands, what it knows, and what it has used."""
 
@@ -65,6 +78,7 @@ class Head:
     answer: KeptAnswer | None = None
     limits: Limits | None = None  # what was raised for this run
     over: tuple[str, ...] = ()  # limits whose failure a row took: they no longer count
+    branch: Branch | None = None
 
     @property
     def number(self) -> int:
@@ -127,6 +141,8 @@ def memory_of(head: Head) -> str:
         memory["limits"] = {name: value for name, value in vars(head.limits).items() if value is not None}
     if head.over:
         memory["over"] = head.over
+    if head.branch is not None:
+        memory["branch"] = asdict(head.branch)
     if head.cause is not None:
         memory["cause"] = asdict(head.cause)
     if head.answer is not None:
@@ -150,6 +166,7 @@ def with_memory(head: Head, text: str) -> Head:
         generation=memory.get("generation", 0),
         limits=_limits(memory["limits"]) if "limits" in memory else None,
         over=tuple(memory.get("over", ())),
+        branch=Branch(**memory["branch"]) if "branch" in memory else None,
         cause=_failure(cause) if cause else None,
         answer=KeptAnswer(**answer) if answer else None,
     )

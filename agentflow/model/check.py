@@ -25,7 +25,7 @@ from agentflow.model.states import Line
 from agentflow.model.values import Limits
 
 if TYPE_CHECKING:
-    from agentflow.model.states import State
+    from agentflow.model.states import Item, State
     from agentflow.model.workflow import Workflow
 
 
@@ -91,9 +91,7 @@ def check_draft(draft: Draft) -> Found:
         _check_numbers(state, found)
         _check_not_yet(state, found)
     for item in draft.workflow.items:
-        found.error(item.line, f"item {item.name!r}: items of an `each` cannot run yet")
-    for group in draft.workflow.groups:
-        found.error(group.line, f"group {group.name!r}: fork, each and graph cannot run yet")
+        _check_numbers(item, found)
     check_functions(draft, found)
     check_table(draft, found)
     check_versions(draft, found)
@@ -161,7 +159,7 @@ def _field_line(kind: type[Context], path: str) -> Line | None:
     return Line(file or "", next(found, first))
 
 
-def _check_numbers(state: "State[Any]", found: Found) -> None:
+def _check_numbers(state: "State[Any] | Item[Any, Any, Any]", found: Found) -> None:
     spec = state.spec
     counts = {"max_visits": spec.max_visits, "max_tokens": spec.max_tokens, "max_turns": spec.max_turns}
     if spec.retry is not None:

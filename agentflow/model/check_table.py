@@ -9,6 +9,8 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from agentflow.model.check import Draft, Found, nearest
+from agentflow.model.check_groups import branch_places, check_groups, heads_of
+from agentflow.model.groups import with_openings
 from agentflow.model.states import End, Fork, Guarded, Item, Place, State, Transition
 
 
@@ -16,20 +18,27 @@ def check_table(draft: Draft, found: Found) -> None:
     """All problems of the table."""
     _check_names(draft, found)
     _check_entries(draft, found)
-    rows = [row for row in draft.rows if isinstance(row, Transition)]
-    _check_left_out(draft, rows, found)
-    for row in rows:
+    listed = [row for row in draft.rows if isinstance(row, Transition)]
+    _check_left_out(draft, listed, found)
+    for row in listed:
         _check_row(draft, row, found)
+    rows = with_openings(listed)
+    check_groups(draft, rows, found)
+    settles = branch_places(draft, rows)
     for state in draft.workflow.states:
-        _check_state(state, [row for row in rows if row.exit.place is state], found)
+        mine = [row for row in rows if row.exit.place is state]
+        _check_state(state, mine, found, settles=state in settles)
+    for place in [*draft.workflow.items, *draft.workflow.groups]:
+        _check_outlets(place, [row for row in rows if row.exit.place is place], found)
     _check_failures([row for row in rows if row.exit.place is None], draft.workflow.name, found)
     if _check_start(draft, found):
         _check_graph(draft, rows, found)
 
 
 def _check_names(draft: Draft, found: Found) -> None:
-    seen: dict[str, Place[Any]] = {}
-    for place in [*draft.workflow.states, *draft.workflow.ends]:
+    seen: dict[str, Any] = {}
+    places: list[Any] = [*draft.workflow.states, *draft.workflow.items, *draft.workflow.ends]
+    for place in places:
         if place.name in seen:
             found.error(place.line, f"the name {place.name!r} is taken by the one at {seen[place.name].line}")
         seen.setdefault(place.name, place)
@@ -119,11 +128,12 @@ def _check_outcome(state: State[Any], outcome: Any, row: Transition[Any], found:
 # --- one state ---------------------------------------------------------------------------------------------------
 
 
-def _check_state(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
-    by_event: dict[str, list[Transition[Any]]] = {}
-    for row in rows:
-        by_event.setdefault(row.exit.event, []).append(row)
-    if state.spec.outcome is not None:
+def _check_state(state: State[Any], rows: list[Transition[Any]], found: Found, *, settles: bool) -> None:
+    """One state; where a branch settles at it, it may have no way out."""
+    by_event = _by_event(rows)
+    if settles and not by_event.get("on") and not by_event.get("done"):
+        pass
+    elif state.spec.outcome is not None:
         _check_members(state, by_event.get("on", []), found)
         for row in by_event.get("done", []):
             found.error(row.line, f"state {state.name!r} decides; write {state.name}.on(...).to(...)")
@@ -131,6 +141,23 @@ def _check_state(state: State[Any], rows: list[Transition[Any]], found: Found) -
         _check_single_way(state, by_event.get("done", []), found)
     _check_failures(by_event.get("failed", []), state.name, found)
     _check_expiry(state, by_event.get("expired", []), found)
+
+
+def _by_event(rows: list[Transition[Any]]) -> dict[str, list[Transition[Any]]]:
+    by_event: dict[str, list[Transition[Any]]] = {}
+    for row in rows:
+        by_event.setdefault(row.exit.event, []).append(row)
+    return by_event
+
+
+def _check_outlets(place: Any, rows: list[Transition[Any]], found: Found) -> None:
+    """An item may lead on, a group fails and expires."""
+    by_event = _by_event(rows)
+    if by_event.get("done"):
+        _check_order(f"item {place.name!r}", by_event["done"], found)
+    _check_failures(by_event.get("failed", []), place.name, found)
+    if by_event.get("expired"):
+        _check_order(f"group {place.name!r}: expiry", by_event["expired"], found)
 
 
 def _check_members(state: State[Any], rows: list[Transition[Any]], found: Found) -> None:
@@ -221,11 +248,11 @@ def _check_expiry(state: State[Any], rows: list[Transition[Any]], found: Found) 
 
 def _check_start(draft: Draft, found: Found) -> bool:
     start: Any = draft.start
-    if isinstance(start, State) and start.owner is draft.workflow:
+    if isinstance(start, State | Fork) and start.owner is draft.workflow:
         return True
     if isinstance(start, State | Fork) and start.owner is not draft.workflow:
         found.error(draft.line, f"start={start.name!r} belongs to workflow {start.owner.name!r}")
-    elif not isinstance(start, Fork):  # a group cannot run yet: that is said where groups are checked
+    else:
         title = f"end {start.name!r}" if isinstance(start, End) else repr(start)
         hint = nearest(start, [state.name for state in draft.workflow.states]) if isinstance(start, str) else ""
         found.error(draft.line, f"start={title}: a run starts at a state; pass the state itself{hint}")
@@ -238,21 +265,24 @@ Ways: TypeAlias = Mapping[Place[Any], Sequence[Place[Any]]]
 def _check_graph(draft: Draft, rows: list[Transition[Any]], found: Found) -> None:
     ways = _ways(draft, rows)
     reached = _closure([draft.start], ways)
-    for place in [*draft.workflow.states, *draft.workflow.ends]:
+    for place in [*draft.workflow.states, *draft.workflow.groups, *draft.workflow.ends]:
         if place not in reached:
-            kind = "end" if isinstance(place, End) else "state"
+            kind = "end" if isinstance(place, End) else "group" if isinstance(place, Fork) else "state"
             found.error(place.line, f"{kind} {place.name!r} is never reached from {draft.start.name!r}")
-    _check_traps(draft, ways, reached, found)
+    _check_traps(draft, rows, ways, reached, found)
     _check_cycles(draft, rows, reached, found)
     _check_failure_ends(draft, rows, found)
 
 
 def _ways(draft: Draft, rows: Iterable[Transition[Any]]) -> dict[Place[Any], list[Place[Any]]]:
-    """Where each state leads; a rescue of the workflow leads there from every state."""
-    ways: dict[Place[Any], list[Place[Any]]] = {state: [] for state in draft.workflow.states}
+    """Where each place leads: a group to its branches, too, and a rescue of the workflow from every state."""
+    places: list[Any] = [*draft.workflow.states, *draft.workflow.items, *draft.workflow.groups]
+    ways: dict[Place[Any], list[Place[Any]]] = {place: [] for place in places}
+    for group in draft.workflow.groups:
+        ways[group].extend(heads_of(group))
     for row in rows:
         target: Any = row.target  # authors may have passed anything
-        if not isinstance(target, State | End):
+        if not isinstance(target, State | Fork | End):
             continue
         sources: list[Place[Any]] = list(ways) if row.exit.place is None else [row.exit.place]
         for source in sources:
@@ -271,12 +301,13 @@ def _closure(starts: Iterable[Place[Any]], ways: Ways) -> set[Place[Any]]:
     return reached
 
 
-def _check_traps(draft: Draft, ways: Ways, reached: set[Place[Any]], found: Found) -> None:
+def _check_traps(draft: Draft, rows: list[Transition[Any]], ways: Ways, reached: set[Place[Any]], found: Found) -> None:
     back: dict[Place[Any], list[Place[Any]]] = {}
     for source, targets in ways.items():
         for target in targets:
             back.setdefault(target, []).append(source)
-    can_end = _closure(draft.workflow.ends, back)
+    settles = [place for place in branch_places(draft, rows) if not ways.get(place)]
+    can_end = _closure([*draft.workflow.ends, *settles], back)
     if not draft.workflow.ends:
         found.error(
             draft.workflow.line, f"workflow {draft.workflow.name!r} has no end; add {draft.workflow.name}.end(...)"
@@ -291,7 +322,8 @@ def _check_cycles(draft: Draft, rows: list[Transition[Any]], reached: set[Place[
 
     Rescues of the workflow do not count: they are taken at most once in a run.
     """
-    unbounded: set[Place[Any]] = {state for state in draft.workflow.states if state.spec.max_visits is None}
+    places: list[Any] = [*draft.workflow.states, *draft.workflow.items, *draft.workflow.groups]
+    unbounded: set[Place[Any]] = {place for place in places if place.spec.max_visits is None}
     ways = _ways(draft, [row for row in rows if row.exit.place is not None])
     left = {place: targets for place, targets in ways.items() if place in unbounded & reached}
     for cycle in _cycles(left):

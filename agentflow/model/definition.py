@@ -18,10 +18,11 @@ from pydantic_core import core_schema
 
 from agentflow.model.check import Draft, Found
 from agentflow.model.context import ContextPlan, plan_of
+from agentflow.model.groups import region_of, ways_of, with_openings
 from agentflow.model.migrations import Migration, Renames
 from agentflow.model.prompts import Prompt
 from agentflow.model.source import code_digest, digest, schema_text
-from agentflow.model.states import End, EventKind, Kind, Place, Spec, State, Transition
+from agentflow.model.states import Branching, End, EventKind, Fork, Item, Kind, Place, Spec, State, Transition
 from agentflow.model.values import Limits, full_name
 
 DEFAULT_TRANSITIONS = 10_000
@@ -31,19 +32,37 @@ DEFAULT_CONTEXT_BYTES = 1024 * 1024
 class StateDefinition:
     """One state, with what can happen in it."""
 
-    def __init__(self, state: State[Any], rows: Sequence[Transition[Any]], prompt: Prompt | None) -> None:
-        self.name: str = state.name
-        self.place = state
-        self.spec: Spec = state.spec
-        self.body: Callable[..., Any] = state.body
-        self.is_async = inspect.iscoroutinefunction(state.body)
-        self.keep: Callable[..., None] | None = state.keeps[0] if state.keeps else None
+    def __init__(
+        self,
+        place: "State[Any] | Item[Any, Any, Any] | Fork[Any]",
+        rows: Sequence[Transition[Any]],
+        prompt: Prompt | None,
+    ) -> None:
+        keeps: list[Callable[..., None]] = getattr(place, "keeps", [])
+        self.name: str = place.name
+        self.place: Any = place
+        self.spec: Spec = place.spec
+        self.branching: Branching | None = getattr(place, "branching", None)
+        self.body: Callable[..., Any] = getattr(place, "body", _no_body)
+        self.is_async = inspect.iscoroutinefunction(self.body)
+        self.keep: Callable[..., None] | None = keeps[0] if keeps else None
         self.prompt = prompt
         self.rows = tuple(rows)
+        self.branch_places: tuple[Any, ...] = ()  # of a group: all states in which its branches may stand
 
     @property
     def kind(self) -> Kind:
         return self.spec.kind
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Where the branches of a group begin; of any other state there are none."""
+        return () if self.branching is None else tuple(head.name for head in self.branching.heads)
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether an answer has a way on; else a branch settles here."""
+        return any(row.exit.event in {"done", "on"} for row in self.rows)
 
     def rows_on(self, event: EventKind) -> tuple[Transition[Any], ...]:
         """The rows for one kind of event, in table order."""
@@ -58,7 +77,10 @@ class StateDefinition:
         """A digest of what a run that stands here depends on."""
         members = [[m.name, m.value] for m in self.spec.outcome] if self.spec.outcome else None
         form = schema_text(form_of(self.spec))
-        return digest(json.dumps([self.name, self.kind, members, self.ways, form], default=str))
+        parts: list[Any] = [self.name, self.kind, members, self.ways, form]
+        if self.branching is not None:
+            parts += [self.branching.kind, [head.name for head in self.branching.heads], self.branching.mode]
+        return digest(json.dumps(parts, default=str))
 
     @property
     def ways(self) -> list[list[Any]]:
@@ -68,10 +90,16 @@ class StateDefinition:
     @cached_property
     def code(self) -> str:
         """A digest of the code that decides here: body, `.store`, guards, prompt, model."""
-        functions = [self.body, *(function for function in (self.keep, self.spec.undo) if function is not None)]
+        told = self.branching
+        kept = (self.keep, self.spec.undo, None if told is None else told.items, None if told is None else told.key)
+        functions = [self.body, *(function for function in kept if function is not None)]
         functions += _guards(self.rows)
         prompt = self.prompt.digest if self.prompt else ""
         return digest(*(code_digest(function) for function in functions), prompt, self.spec.model or "")
+
+
+def _no_body() -> None:
+    """A group has none."""
 
 
 def _guards(rows: Sequence[Transition[Any]]) -> list[Callable[..., Any]]:
@@ -178,10 +206,15 @@ def context_limit(limits: Limits) -> int:
 def compile_definition(draft: Draft, found: Found) -> Definition:
     """Close a draft in which no errors were found."""
     workflow = draft.workflow
+    table = tuple(with_openings(draft.rows))
+    ways = ways_of(table)
     states: dict[str, StateDefinition] = {}
-    for state in workflow.states:
-        rows = [row for row in draft.rows if row.exit.place is state]
-        states[state.name] = StateDefinition(state, rows, found.prompts.get(state.name))
+    places: list[Any] = [*workflow.states, *workflow.items, *workflow.groups]
+    for place in places:
+        rows = [row for row in table if row.exit.place is place]
+        states[place.name] = state = StateDefinition(place, rows, found.prompts.get(place.name))
+        if state.branching is not None:
+            state.branch_places = tuple(one for head in state.branching.heads for one in region_of(head, ways))
     return Definition(
         name=workflow.name,
         version=workflow.version,
@@ -189,8 +222,8 @@ def compile_definition(draft: Draft, found: Found) -> Definition:
         services=workflow.services,
         states=states,
         ends={end.name: end for end in workflow.ends},
-        rows=draft.rows,
-        rescues=tuple(row for row in draft.rows if row.exit.place is None),
+        rows=table,
+        rescues=tuple(row for row in table if row.exit.place is None),
         start=draft.start.name,
         limits=workflow.limits,
         warnings=tuple(found.warnings),

@@ -31,7 +31,10 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 Mode: TypeAlias = Literal["all", "any", "settled"] | int
-Kind: TypeAlias = Literal["step", "llm", "react", "human", "signal", "sleep", "call", "stream", "runs", "item"]
+Kind: TypeAlias = Literal[
+    "step", "llm", "react", "human", "signal", "sleep", "call", "stream", "runs", "item", "group"
+]  # fmt: skip
+GroupKind: TypeAlias = Literal["fork", "each", "graph"]
 EventKind: TypeAlias = Literal["done", "on", "failed", "expired", "joined"]
 
 
@@ -77,6 +80,20 @@ class Spec:
     max_turns: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branching:
+    """What a group was told about its branches."""
+
+    kind: GroupKind
+    heads: tuple[Any, ...]  # where the branches begin: states, or the one item of an `each`
+    mode: Mode = "all"
+    items: Callable[[Any], Sequence[Any]] | None = None
+    key: Callable[[Any], str] | None = None
+    max_items: int | None = None
+    max_parallel: int | None = None
+    needs: "Mapping[Any, Sequence[Any]] | None" = None  # of a graph: the branches that must be done before
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """Where a row starts: a place (None: any state), what happened there, and under which guards."""
@@ -97,11 +114,12 @@ class Exit:
 class Transition(Generic[C]):
     """One finished row: from here, on this answer, under this guard, to there."""
 
-    def __init__(self, exit: Exit, target: "Place[C]") -> None:
+    def __init__(self, exit: Exit, target: "Place[C]", line: Line | None = None) -> None:
         self.exit = exit
         self.target = target
-        self.line = calling_line()
-        exit.owner.made.append(self)
+        self.line = calling_line() if line is None else line
+        if line is None:
+            exit.owner.made.append(self)
 
     def __repr__(self) -> str:
         source = self.exit.place.name if self.exit.place is not None else self.exit.owner.name
@@ -162,7 +180,7 @@ class Groups(Generic[C]):
         expires: timedelta | None = None,
     ) -> "Fork[C]":
         """Run the branches side by side; `.join` of the group says where they meet."""
-        return _group(self._group_exit, "fork", expires)
+        return _group(self._group_exit, Branching(kind="fork", heads=(first, second, *more), mode=mode), expires)
 
     @overload
     def each(
@@ -202,7 +220,16 @@ class Groups(Generic[C]):
         expires: timedelta | None = None,
     ) -> "Fork[C]":
         """Run the body for every item, side by side; `.join` of the group says where they meet."""
-        return _group(self._group_exit, "each", expires)
+        branching = Branching(
+            kind="each",
+            heads=(body,),
+            mode=mode,
+            items=items,
+            key=key,
+            max_items=max_items,
+            max_parallel=max_parallel,
+        )
+        return _group(self._group_exit, branching, expires)
 
     @overload
     def graph(self, needs: "Mapping[State[C], Sequence[State[C]]]", /) -> "Fork[C]": ...
@@ -212,11 +239,12 @@ class Groups(Generic[C]):
         self, needs: "Mapping[State[C], Sequence[State[C]]]", /, *, expires: timedelta | None = None
     ) -> "Fork[C]":
         """Run each branch as soon as the branches that it needs are done; `.join` says where they meet."""
-        return _group(self._group_exit, "graph", expires)
+        return _group(self._group_exit, Branching(kind="graph", heads=tuple(needs), needs=needs), expires)
 
 
-def _group(exit: Exit, kind: str, expires: timedelta | None) -> "Fork[Any]":
-    group: Fork[Any] = Fork(exit, kind) if expires is None else TimedFork(exit, kind)
+def _group(exit: Exit, branching: Branching, expires: timedelta | None) -> "Fork[Any]":
+    kind: Any = Fork if expires is None else TimedFork
+    group: Fork[Any] = kind(exit, branching, expires)
     exit.owner.groups.append(group)
     return group
 
@@ -295,11 +323,13 @@ class Timed(Generic[C]):
 class Fork(Place[C]):
     """A group of branches, by `fork`, `each` or `graph`; the run stands here until they meet."""
 
-    def __init__(self, exit: Exit, kind: str) -> None:
-        name = f"{exit.place.name}.{kind}" if exit.place is not None else kind
-        super().__init__(exit.owner, name)
+    def __init__(self, exit: Exit, branching: Branching, expires: timedelta | None) -> None:
+        name = f"{exit.place.name}.{branching.kind}" if exit.place is not None else branching.kind
+        taken = sum(group.name.rstrip("0123456789") == name for group in exit.owner.groups)
+        super().__init__(exit.owner, name if taken == 0 else f"{name}{taken + 1}")
         self.opened_by = exit
-        self.kind = kind
+        self.branching = branching
+        self.spec = Spec(kind="group", expires=expires)
 
     @property
     def failed(self) -> FailedWay[C]:

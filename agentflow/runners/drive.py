@@ -23,6 +23,8 @@ from agentflow.errors import LeaseLost
 from agentflow.failures import CrashLoop, StatementRefused
 from agentflow.model.definition import Definition, context_limit
 from agentflow.model.values import failure_of
+from agentflow.runners.contexts import fold_context
+from agentflow.runners.groups import settled_by
 from agentflow.runners.perform import Parked, Script, Work, perform
 from agentflow.runners.records import check_accepts, head_of, history_row, object_of, standing_of
 from agentflow.runners.resources import Resources
@@ -35,6 +37,7 @@ from agentflow.store.rows import (
     Refused,
     Requested,
     RunRow,
+    Settled,
     Standing,
     WaitRow,
 )
@@ -65,6 +68,7 @@ class Drive:
     script: Script | None = None
     is_stopping: Callable[[], bool] = lambda: False
     on_commit: Callable[[Head], None] = lambda _: None
+    on_branches: Callable[[tuple[str, ...]], None] = lambda _: None  # branches were begun
     on_segment: Callable[[str], None] = lambda _: None  # 256 revisions of the run are complete
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     short_wait: timedelta = SHORT_WAIT
@@ -169,7 +173,8 @@ class Drive:
         differences = await self.store.differences(self.row.id, self.row.revision)
         if len(differences) > MANY_DIFFERENCES:
             self.on_segment(self.row.id)  # whoever completed its segments did not come to fold them
-        head = head_of(self.row, self.definition.context.load(differences, self.store.value))
+        kept = await fold_context(self.store, self.definition, self.row, differences, self.resources.bases)
+        head = head_of(self.row, kept)
         self._time = asyncio.get_running_loop().time
         self._yielded_at = self._time()
         if head.status in {"queued", "waiting"}:
@@ -318,11 +323,19 @@ class Drive:
     async def _park(self, head: Head, parked: Parked, lost: tuple[AttemptRow, ...]) -> Ended:
         waiting = replace(head, status=next_status(head.status, "park"))
         opens = (parked.wait,) if parked.wait is not None else ()
-        ended = await self._commit_standing(waiting, release=True, attempts=lost, due_at=parked.due_at, opens=opens)
+        ended = await self._commit_standing(
+            waiting, release=True, attempts=lost, due_at=parked.due_at, opens=opens, parked=parked
+        )
+        if ended == "over" and parked.branches:
+            self.on_branches(tuple(new.id for new in parked.branches))
         return "waiting" if ended == "over" else ended
 
     async def _cancelled(self, head: Head) -> Ended:
-        """Carry out a cancel, once the commit that met it is durable."""
+        """Carry out a cancel, once the commit that met it is durable; branches are stopped before."""
+        if self.definition.states[head.state].kind == "group" and not await self._have_stopped(head):
+            stopping = replace(head, status="cancelling", blocked=None)
+            reply = await self._commit(standing_of(stopping, None), release=True, cancels=True)
+            return "lost" if reply == "lost" else "waiting"
         status = head.status if head.status == "cancelling" else next_status(head.status, "cancel")
         stopped = replace(head, status=next_status(status, "stop") if status == "cancelling" else status)
         waits = await self.store.waits(run=head.run, status="open")
@@ -332,6 +345,11 @@ class Drive:
             return "lost"
         self.on_commit(stopped)
         return "over"
+
+    async def _have_stopped(self, head: Head) -> bool:
+        """Stop the branches of the group in which the run stands; whether all have settled."""
+        row = await self.store.stop_branches(head.run, head.state, head.visit, expired=False)
+        return row is None or row.is_over
 
     # --- commits -----------------------------------------------------------------------------------------------
 
@@ -343,10 +361,16 @@ class Drive:
         attempts: tuple[AttemptRow, ...] = (),
         due_at: datetime | None = None,
         opens: tuple[WaitRow, ...] = (),
+        parked: Parked | None = None,
     ) -> Ended:
         """A commit without a transition that gives the run back."""
         reply = await self._commit(
-            standing_of(head, due_at), release=release, attempts=attempts, opens=opens, stop_at_request=True
+            standing_of(head, due_at),
+            release=release,
+            attempts=attempts,
+            opens=opens,
+            stop_at_request=True,
+            parked=parked,
         )
         if reply == "lost":
             return "lost"
@@ -368,6 +392,8 @@ class Drive:
         stop_at_request: bool = False,
         answered: Work | None = None,
         values: tuple[tuple[str, bytes], ...] = (),
+        cancels: bool = False,
+        parked: Parked | None = None,
     ) -> Literal["lost", "paused"] | RunRow | Refused | None:
         """Commit; None if that was all, the run's row if a cancel came in between and is to be carried out now.
 
@@ -390,6 +416,9 @@ class Drive:
                     settles=answered.settles if answered is not None else (),
                     joined=tuple(answered.joined) if answered is not None else (),
                     values=values,
+                    group=parked.group if parked is not None else None,
+                    branches=parked.branches if parked is not None else (),
+                    settled=self._settled(standing),
                     release=release and (asked is None or standing.status in TERMINAL),
                     goes_on=self._committed is not None and _is_same_place(self._committed, standing),
                     clear_request=done or standing.status in TERMINAL,
@@ -409,12 +438,18 @@ class Drive:
                     return reply
                 case Requested(row):
                     self.row = replace(self.row, control_seq=row.control_seq, request=row.request)
-                    if self._cancel_wanted() and not done:
+                    if self._cancel_wanted() and not (done or cancels):
                         asked = row
                         if stop_at_request:
                             return asked
                     paused = row.paused and asked is None and standing.status not in TERMINAL
                     standing, release = self._at_rest(standing, release) if paused else (standing, release)
+
+    def _settled(self, standing: Standing) -> Settled | None:
+        """What the commit means to a group, if it ends a branch."""
+        if self.row.group_state is None or standing.status not in TERMINAL:
+            return None
+        return settled_by(self.definition, self.row, standing.status)
 
     def _at_rest(self, standing: Standing, release: bool) -> tuple[Standing, bool]:
         """The standing of a run that is given back where it would have gone on."""

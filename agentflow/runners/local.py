@@ -153,6 +153,11 @@ class LocalRunner:
         self._wanted.add(run)
         self._wake.set()
 
+    def _drive_all(self, runs: tuple[str, ...]) -> None:
+        """See that these are driven, too: branches of a run that is."""
+        self._wanted.update(runs)
+        self._wake.set()
+
     def forget_refusal(self, run: str) -> None:
         """Do not raise what blocked the run before: it is about to be looked at again."""
         self._refused.pop(run, None)
@@ -343,6 +348,7 @@ class LocalRunner:
             is_stopping=lambda: self._stopping,
             short_wait=self.settings.short_wait,
             on_commit=self.settings.on_commit,
+            on_branches=self._drive_all,
             on_segment=self._upkeep().long.add,
         )
         task = asyncio.create_task(self._drive(row, drive), name=f"agentflow-run-{row.id}")

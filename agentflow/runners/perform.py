@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from agentflow.engine.commands import FailState, Perform
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp
@@ -31,7 +31,7 @@ from agentflow.runners.records import actor_of, facts_of, from_json, to_json
 from agentflow.runners.resources import Resources
 from agentflow.runners.retries import verdict
 from agentflow.store.protocol import Store
-from agentflow.store.rows import Joined, WaitRow
+from agentflow.store.rows import GroupRow, Joined, NewRun, WaitRow
 
 if TYPE_CHECKING:
     from agentflow.llm.choice import ModelAnswer
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The run waits for somebody: `wait` is to be opened, None if it is open already."""
+    """The run waits for somebody, or for branches: `wait` or `group` is to be opened, None if it is open already."""
 
     wait: WaitRow | None
     due_at: datetime | None
+    group: GroupRow | None = None
+    branches: tuple[NewRun, ...] = ()
 
 
 class Script(Protocol):
@@ -80,6 +82,7 @@ class Work:
     used: Usage = NO_USAGE
     joined: list[Joined] = field(default_factory=list[Joined])  # statements for the commit
     settles: tuple[str, ...] = ()  # effects that the commit settles
+    item: tuple[Any, ...] = ()  # what the body of an `each` gets beside the context
 
     def copy(self) -> Context:
         """A private copy of the context."""
@@ -98,15 +101,7 @@ async def perform(work: Work, command: Perform | FailState) -> Event | Parked:
     if scripted is not None:
         return _from_script(work, scripted)
     try:
-        match work.state.kind:
-            case "step":
-                return await _step(work, started)
-            case "llm":
-                return await _llm(work, started)
-            case "human":
-                return await _human(work)
-            case kind:
-                raise NotImplementedError(f"build() lets no {kind!r} state through")
+        return await _by_kind(work, started)
     except (ConfigurationError, StoreError):
         raise  # the program is set up wrongly: no run is to blame for it
     except BaseException as error:  # the one place where author code is called: what it raises is data
@@ -121,6 +116,22 @@ def _ends_the_task(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0  # else the body waited for something that was cancelled
     return isinstance(error, LeaseLost | EffectHeld | KeyboardInterrupt | GeneratorExit)
+
+
+async def _by_kind(work: Work, started: float) -> Event | Parked:
+    match work.state.kind:
+        case "step" | "item":
+            return await _step(work, started)
+        case "llm":
+            return await _llm(work, started)
+        case "human":
+            return await _human(work)
+        case "group":
+            from agentflow.runners.groups import perform_group  # noqa: PLC0415  most runs have none
+
+            return await perform_group(work)
+        case kind:
+            raise NotImplementedError(f"build() lets no {kind!r} state through")
 
 
 # --- what came out -----------------------------------------------------------------------------------------------
@@ -193,8 +204,10 @@ async def _step(work: Work, started: float) -> Event:
         now=head.entered_at,
         ledger=RunLedger(work, context),
     )
+    if spec.kind == "item":
+        work.item = (item_of(work),)
     if work.state.is_async and spec.timeout is None and not spec.once:
-        outcome = await work.state.body(context, run)
+        outcome = await work.state.body(context, *work.item, run)
     else:
         outcome, error = await _guarded(work, context, run)
         if error is not None:
@@ -238,15 +251,24 @@ async def _in_thread(work: Work, context: Context, run: SyncRun[Any]) -> tuple[A
 async def _run_async(work: Work, context: Context, run: Run[Any]) -> Any:
     timeout = work.state.spec.timeout
     if timeout is None:
-        return await work.state.body(context, run)
+        return await work.state.body(context, *work.item, run)
     limit = asyncio.timeout(timeout.total_seconds())
     try:
         async with limit:
-            return await work.state.body(context, run)
+            return await work.state.body(context, *work.item, run)
     except TimeoutError as error:
         if not limit.expired():
             raise
         raise TimedOut(f"state {work.head.state!r} took longer than its timeout of {timeout}") from error
+
+
+def item_of(work: Work) -> Any:
+    """The item of this branch, as its type."""
+    branch = work.head.branch
+    assert branch is not None  # an item is entered as a branch only
+    assert branch.item is not None
+    adapter: TypeAdapter[Any] = TypeAdapter(work.state.spec.answer)
+    return adapter.validate_json(branch.item)
 
 
 def _check_outcome(work: Work, outcome: Any) -> None:

@@ -12,7 +12,7 @@ from agentflow.engine.events import Facts
 from agentflow.engine.head import Head, failure_from_json, failure_to_json, memory_of, with_memory, writable_json
 from agentflow.errors import IncompatibleDefinition
 from agentflow.failures import OverLimit
-from agentflow.model.context import Difference, Kept
+from agentflow.model.context import EMPTY, Difference, Kept
 from agentflow.model.definition import Definition
 from agentflow.model.values import Actor
 from agentflow.store.rows import HistoryRow, RunRow, Standing
@@ -51,6 +51,11 @@ def head_of(row: RunRow, kept: Kept) -> Head:
         blocked=standing.blocked,
     )
     return with_memory(head, standing.memory)
+
+
+def memory_again(row: RunRow) -> Head:
+    """The head of a stored run of whose context nothing is needed."""
+    return head_of(row, EMPTY)
 
 
 def standing_of(head: Head, due_at: datetime | None) -> Standing:

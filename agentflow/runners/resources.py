@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from agentflow.errors import ConfigurationError
 from agentflow.model.definition import Definition
 from agentflow.model.values import Model
+from agentflow.runners.contexts import Bases
 
 if TYPE_CHECKING:
     from agentflow.llm.client import ModelClient
@@ -80,6 +81,7 @@ class Resources:
         self._lock = asyncio.Lock()
         self._clients: ModelClients | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self.bases = Bases()
 
     def entered(self, definition: Definition) -> Any:
         """The services of a workflow if they were entered before, else None."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentflow.store.instants import from_number_or_none, to_number, to_number_or_none
-from agentflow.store.rows import Commit, HistoryRow, NewRun, RunRow, SessionRow, Standing
+from agentflow.store.rows import Commit, HistoryRow, NewRun, RunFilter, RunRow, SessionRow, Standing
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -121,10 +121,27 @@ def new_run_columns(new: NewRun, now: int, *, is_over: bool) -> dict[str, Any]:
         "origin": new.origin,
         "origin_revision": new.origin_revision,
         "holds_effects": int(new.holds_effects),
+        "group_state": new.group_state,
+        "group_visit": new.group_visit,
+        "position": new.position,
+        "awaits": new.awaits,
         "created_at": now,
         "updated_at": now,
         "ended_at": now if is_over else None,
     }
+
+
+def filters_of(wanted: RunFilter) -> tuple[dict[str, Any], frozenset[str]]:
+    """What is asked of runs, by name, and the names alone."""
+    named = {
+        "workflow": wanted.workflow,
+        "status": wanted.status,
+        "batch": wanted.batch,
+        "after": wanted.after,
+        "parent": wanted.parent,
+    }
+    values = {name: value for name, value in named.items() if value is not None}
+    return values, frozenset(values)
 
 
 # --- out of it ---------------------------------------------------------------------------------------------------
@@ -163,7 +180,7 @@ INSTANTS = frozenset(
     }
 )  # fmt: skip
 LISTS = frozenset({"outcomes", "roles"})
-TRUTHS = frozenset({"paused", "holds_effects"})
+TRUTHS = frozenset({"paused", "holds_effects", "decided", "stopping", "expired"})
 
 INTO: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(INSTANTS, to_number),

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from agentflow.errors import NotFound, RequestError, SessionOver, StoreError
 from agentflow.store.instants import in_utc, with_instants_in_utc
+from agentflow.store.memory_groups import GroupBook, GroupsInMemory, open_group, settle
 from agentflow.store.memory_rows import (
     begun_again,
     commit_in_utc,
@@ -51,6 +52,7 @@ from agentflow.store.rows import (
     RunFilter,
     RunRow,
     SessionRow,
+    Settled,
     Standing,
     WaitRow,
     WaitStatus,
@@ -60,7 +62,7 @@ from agentflow.store.settling import LEASE, begun_row, refusal
 NO_DATABASE = "run.transaction: the store memory: has no database that your statements could join; use sqlite:///..."
 
 
-class MemoryStore(VersionsInMemory):
+class MemoryStore(VersionsInMemory, GroupsInMemory):
     """A store that is gone with the process. `lease` is how long a session lives without a heartbeat."""
 
     def __init__(self, *, clock: Callable[[], datetime] | None = None, lease: timedelta = LEASE) -> None:
@@ -76,6 +78,7 @@ class MemoryStore(VersionsInMemory):
         self._once_per: dict[tuple[str, str, str], str] = {}
         self._values: dict[str, bytes] = {}
         self._definitions: dict[tuple[str, int, str], DefinitionRow] = {}
+        self._groups = GroupBook()
 
     # --- lifetime ----------------------------------------------------------------------------------------------
 
@@ -146,14 +149,17 @@ class MemoryStore(VersionsInMemory):
         """Create a run with its revision 0, or find the one of that id."""
         now = self.now()
         row = new_row(new, now)
-        first = with_instants_in_utc(new.history, "at")
+        with_instants_in_utc(new.history, "at")  # a naive instant is refused before anything is written
         with self._lock:
             if new.id in self._runs:
                 return Existing(self._runs[new.id].row)
-            self._runs[new.id] = Kept(row, len(self._runs), [first])
-            self._put(row)
-            self._values.update(new.values)
+            self._add_run(new, row)
         return Created(row)
+
+    def _add_run(self, new: NewRun, row: RunRow) -> None:
+        self._runs[new.id] = Kept(row, len(self._runs), [with_instants_in_utc(new.history, "at")])
+        self._put(row)
+        self._values.update(new.values)
 
     async def claim_runs(
         self,
@@ -242,6 +248,8 @@ class MemoryStore(VersionsInMemory):
         """Whether a wait of this standing was settled while its run was held."""
         if standing.status in TERMINAL or standing.blocked is not None:
             return False
+        if self._groups.wakes(kept.row.id, standing.state, standing.visit):
+            return True
         waits = (self._waits[name] for name in kept.waits)
         return any(
             (wait.state, wait.visit) == (standing.state, standing.visit) and wait.status in {"decided", "expired"}
@@ -257,6 +265,8 @@ class MemoryStore(VersionsInMemory):
             self._waits[wait.id] = wait
             self._runs[wait.run].waits.append(wait.id)
         self._values.update(commit.values)
+        open_group(self, commit, now)
+        settle(self, commit.settled, now)
         for key in commit.settles:
             effect = self._effects.get(key)
             if effect is not None and (effect.token, effect.status) == (commit.token, "claimed"):
@@ -327,7 +337,7 @@ class MemoryStore(VersionsInMemory):
         return found[: max(limit, 0)]
 
     def _is_open(self, kept: Kept) -> bool:
-        return any(self._waits[name].status == "open" for name in kept.waits)
+        return any(self._waits[name].status == "open" for name in kept.waits) or self._groups.is_open(kept.row)
 
     async def next_due(self) -> datetime | None:
         """The earliest instant at which an unclaimed run becomes due."""
@@ -372,7 +382,9 @@ class MemoryStore(VersionsInMemory):
                 self._wake(command.run, now)
         return True
 
-    async def reopen(self, command: CommandRow, *, standing: Standing, expected_control_seq: int) -> bool:
+    async def reopen(
+        self, command: CommandRow, *, standing: Standing, expected_control_seq: int, settled: Settled | None = None
+    ) -> bool:
         """Record a command that changes an unclaimed run's standing; where that ends it, its open waits are closed."""
         now = self.now()
         command, standing = with_instants_in_utc(command, "at"), with_instants_in_utc(standing, "due_at")
@@ -387,6 +399,7 @@ class MemoryStore(VersionsInMemory):
             self._put(replace(changed, paused=False, control_seq=expected_control_seq + 1))
             if standing.status in TERMINAL:
                 self._close_waits(kept.waits, now)
+            settle(self, settled, now)
         return True
 
     async def pause(self, command: CommandRow, *, paused: bool) -> bool:

@@ -31,6 +31,10 @@ def new_row(new: NewRun, now: datetime) -> RunRow:
         origin=new.origin,
         origin_revision=new.origin_revision,
         holds_effects=new.holds_effects,
+        group_state=new.group_state,
+        group_visit=new.group_visit,
+        position=new.position,
+        awaits=new.awaits,
         created_at=now,
         updated_at=now,
         ended_at=now if standing.status in TERMINAL else None,
@@ -79,6 +83,7 @@ def fits(row: RunRow, wanted: RunFilter) -> bool:
         wanted.workflow in {None, row.workflow}
         and wanted.status in {None, row.standing.status}
         and wanted.batch in {None, row.batch}
+        and wanted.parent == (row.parent if row.group_state is not None else None)
     )
 
 
@@ -92,7 +97,7 @@ def is_asleep(row: RunRow) -> bool:
     """Whether only an open wait could wake the run."""
     standing = row.standing
     rests = standing.status in TERMINAL or row.paused or standing.blocked is not None
-    return not rests and row.session is None and standing.due_at is None
+    return not rests and row.session is None and standing.due_at is None and row.awaits == 0
 
 
 def is_known(commands: Sequence[CommandRow], command: CommandRow) -> bool:

@@ -20,16 +20,23 @@ from agentflow.store import statements as sql
 from agentflow.store.instants import MICROSECOND, from_number_or_none, in_utc, to_number, with_instants_in_utc
 from agentflow.store.joining import StatementRefused, joined
 from agentflow.store.mapping import (
-    RUN_NAMES,
     columns_of,
+    filters_of,
     new_run_columns,
     row_of,
     run_of,
     standing_columns,
 )
 from agentflow.store.postgres_clock import ServerClock
-from agentflow.store.postgres_commits import history_given, values_given, write_commit, write_joined_commit
+from agentflow.store.postgres_commits import (
+    history_given,
+    is_one_statement,
+    values_given,
+    write_commit,
+    write_joined_commit,
+)
 from agentflow.store.postgres_connection import PATIENCE, Address, Pools, Row, Using
+from agentflow.store.postgres_groups import GroupsInPostgres, settle
 from agentflow.store.postgres_schema import prepare_database
 from agentflow.store.postgres_versions import VersionsInPostgres
 from agentflow.store.prepared import Statement, postgres_dialect
@@ -56,6 +63,7 @@ from agentflow.store.rows import (
     RunFilter,
     RunRow,
     SessionRow,
+    Settled,
     Standing,
     WaitRow,
     WaitStatus,
@@ -69,7 +77,7 @@ T = TypeVar("T")
 ALL = 2**62  # more rows than there are
 
 
-class PostgresStore(VersionsInPostgres):
+class PostgresStore(VersionsInPostgres, GroupsInPostgres):
     """A store in one database, or in one schema of it: `postgresql://user@host/database?schema=agentflow`.
 
     `lease` is how long a session lives without a heartbeat. `clock` replaces the server's, for tests. `patience` is how
@@ -244,7 +252,7 @@ class PostgresStore(VersionsInPostgres):
             return claimed
 
         claimed = await self._pools.transaction(take) if dead else await self._at_once(take)
-        return [run_of(row) for row in sorted(claimed, key=_urgency)]
+        return [run_of(row) for row in sorted(claimed, key=own.urgency)]
 
     async def _look_for_work(self, session: str) -> tuple[bool, Sequence[str]]:
         """Whether a run is due, and which other sessions hold runs although they are dead; most of the time neither."""
@@ -267,7 +275,8 @@ class PostgresStore(VersionsInPostgres):
         try:
             if commit.joined:
                 return await self._pools.with_core(lambda guest: write_joined_commit(guest, commit, stamp, now))
-            return await self._at_once(lambda connection: write_commit(connection, commit, stamp, now))
+            at_once = self._at_once if is_one_statement(commit) else self._pools.transaction
+            return await at_once(lambda connection: write_commit(connection, commit, stamp, now))
         except StatementRefused as refused:
             return Refused(refused.number, str(refused))
         except StoreUnavailable as error:
@@ -301,13 +310,13 @@ class PostgresStore(VersionsInPostgres):
 
     async def runs(self, wanted: RunFilter) -> Sequence[RunRow]:
         """Rows of runs, newest first."""
-        values, filters = _filters(wanted)
+        values, filters = filters_of(wanted)
         rows = await self._query(sql.list_runs(filters), values | {"limit": max(wanted.limit, 0)})
         return [run_of(row) for row in rows]
 
     async def count_runs(self, wanted: RunFilter) -> int:
         """How many runs fit, whatever the filter's page."""
-        values, filters = _filters(wanted)
+        values, filters = filters_of(wanted)
         count: int = (await self._query(sql.count_runs(filters - {"after"}), values))[0][0]
         return count
 
@@ -369,7 +378,9 @@ class PostgresStore(VersionsInPostgres):
 
         return await self._pools.transaction(ask)
 
-    async def reopen(self, command: CommandRow, *, standing: Standing, expected_control_seq: int) -> bool:
+    async def reopen(
+        self, command: CommandRow, *, standing: Standing, expected_control_seq: int, settled: Settled | None = None
+    ) -> bool:
         """Record a command that changes an unclaimed run's standing; where that ends it, its open waits are closed."""
         is_over = standing.status in TERMINAL
         columns = standing_columns(standing) | {
@@ -390,6 +401,7 @@ class PostgresStore(VersionsInPostgres):
             await connection.change(sql.record_command, note)
             if is_over:
                 await connection.change(sql.close_waits_of_run, {"run": command.run, "now": self._given_now})
+            await settle(connection, settled, self._given_now)
             return True
 
         return await self._pools.transaction(change)
@@ -585,15 +597,3 @@ class PostgresStore(VersionsInPostgres):
                 await connection.change(statement, values)
 
             yield fill
-
-
-def _urgency(claimed: Row) -> tuple[int, int, int]:
-    """As the claim ordered them, which what it returns does not show."""
-    priority, seq = claimed[len(RUN_NAMES) :]
-    return -priority, claimed[RUN_NAMES.index("due_at")], seq
-
-
-def _filters(wanted: RunFilter) -> tuple[dict[str, Any], frozenset[str]]:
-    named = {"workflow": wanted.workflow, "status": wanted.status, "batch": wanted.batch, "after": wanted.after}
-    values = {name: value for name, value in named.items() if value is not None}
-    return values, frozenset(values)

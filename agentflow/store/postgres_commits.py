@@ -1,4 +1,4 @@
-"""How commits are written to PostgreSQL: each is one statement, with statements of an author one transaction."""
+"""How commits are written to PostgreSQL: most are one statement, with those of an author or a group one transaction."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from agentflow.store.joining import StatementRefused
 from agentflow.store.mapping import columns_of, commit_columns, history_columns, run_of
 from agentflow.store.postgres_connection import Using, cause_of
 from agentflow.store.postgres_errors import BUSY, GONE
+from agentflow.store.postgres_groups import open_group, settle
 from agentflow.store.rows import TERMINAL, Commit, CommitReply, Committed, HistoryRow, Joined, LateResult, Requested
 
 if TYPE_CHECKING:
@@ -24,7 +25,16 @@ async def write_commit(connection: Using, commit: Commit, stamp: int, now: int |
     clock by which things are due.
     """
     [moved] = await connection.rows(own.commit_run(_shape(commit)), _given(commit, stamp, now))
-    return Committed() if moved[0] == 1 else await _why_late(connection, commit)
+    if moved[0] != 1:
+        return await _why_late(connection, commit)
+    await open_group(connection, commit, stamp)
+    await settle(connection, commit.settled, now)
+    return Committed()
+
+
+def is_one_statement(commit: Commit) -> bool:
+    """Whether a commit needs no transaction of its own."""
+    return commit.group is None and commit.settled is None
 
 
 async def write_joined_commit(guest: "AsyncConnection", commit: Commit, stamp: int, now: int | None) -> CommitReply:

@@ -96,6 +96,11 @@ class Using:
         said: str = await self.raw.execute(prepared.text, *prepared.order(values))
         return int(said.rpartition(" ")[2])
 
+    async def many(self, statement: Statement, values: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement for each of several rows, in few round trips."""
+        prepared = statement.postgres
+        await self.raw.executemany(prepared.text, [tuple(prepared.order(row)) for row in values])
+
 
 class Held:
     """The connections of one loop, and what closes them when the loop ends."""

@@ -36,9 +36,11 @@ from sqlalchemy.sql.base import Executable
 
 from agentflow.store import ledger_statements as ledger
 from agentflow.store import statements as sql
+from agentflow.store.group_conditions import is_of_group_standing, must_be_looked_at
+from agentflow.store.mapping import RUN_NAMES
 from agentflow.store.prepared import NOW, SERVER_NOW, Statement, given, given_for, insert
 from agentflow.store.statements import ONE
-from agentflow.store.tables import Number, attempts, effects, history, kept_values, runs, sessions, waits
+from agentflow.store.tables import Number, attempts, effects, groups, history, kept_values, runs, sessions, waits
 
 server_time: ColumnElement[int] = literal_column(SERVER_NOW)
 
@@ -133,6 +135,12 @@ def places_given(
     return {**known, **parts}
 
 
+def urgency(claimed: Sequence[Any]) -> tuple[int, int, int]:
+    """As the claim ordered them, which what it returns does not show."""
+    priority, seq = claimed[len(RUN_NAMES) :]
+    return -priority, claimed[RUN_NAMES.index("due_at")], seq
+
+
 # --- starts and commits ------------------------------------------------------------------------------------------
 
 
@@ -200,7 +208,17 @@ def _moved_and_freed() -> CTE:
         .with_for_update(read=True, of=waits)
         .cte("seen")
     )
-    settled = exists(ONE).select_from(seen).where(seen.c.status.in_(sql.SETTLED))
+    group = (
+        select(*(groups.c[name] for name in ("done", "failed", "stopped", "total", "decided", "stopping")))
+        .select_from(held.join(groups, true()))
+        .where(is_of_group_standing())
+        .with_for_update(read=True, of=groups)
+        .cte("branches")
+    )
+    settled = or_(
+        exists(ONE).select_from(seen).where(seen.c.status.in_(sql.SETTLED)),
+        exists(ONE).select_from(group).where(must_be_looked_at(group.c)),
+    )
     return (
         update(runs)
         .where(runs.c.seq == held.c.seq)

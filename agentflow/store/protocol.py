@@ -23,6 +23,7 @@ from agentflow.store.rows import (
     EffectRow,
     EffectStatus,
     Existing,
+    GroupRow,
     HistoryRow,
     Joined,
     NewRun,
@@ -30,6 +31,7 @@ from agentflow.store.rows import (
     RunFilter,
     RunRow,
     SessionRow,
+    Settled,
     Standing,
     WaitRow,
     WaitStatus,
@@ -192,11 +194,14 @@ class Store(Protocol):
         """
         ...
 
-    async def reopen(self, command: CommandRow, *, standing: Standing, expected_control_seq: int) -> bool:
+    async def reopen(
+        self, command: CommandRow, *, standing: Standing, expected_control_seq: int, settled: Settled | None = None
+    ) -> bool:
         """Record a command that changes an unclaimed run's standing (retry, resume, cancel at rest); raises
         `control_seq`, and lifts a pause.
 
-        False, and nothing is written, if `control_seq` changed meanwhile, or a worker has claimed the run.
+        `settled` is what it means to the group of a branch that it ends. False, and nothing is written, if
+        `control_seq` changed meanwhile, or a worker has claimed the run.
         """
         ...
 
@@ -234,6 +239,33 @@ class Store(Protocol):
 
     async def expire(self, wait: str) -> WaitRow | None:
         """Close a wait where it is open and due, in one statement; the row as it is now."""
+        ...
+
+    # Groups of branches, which commits open and settle
+
+    async def group(self, run: str, state: str, visit: int) -> GroupRow | None:
+        """The group that a run opened in that visit of a state."""
+        ...
+
+    async def branches(self, run: str, state: str, visit: int) -> Sequence[RunRow]:
+        """Its branches, in their order."""
+        ...
+
+    async def branch_differences(self, run: str, state: str, visit: int) -> Mapping[str, Sequence[str]]:
+        """What each of its branches changed by its own transitions, in order; branches without any are left out."""
+        ...
+
+    async def stop_branches(self, run: str, state: str, visit: int, *, expired: bool) -> GroupRow | None:
+        """Stop the branches that have not settled: those at rest at once, others at their next commit.
+
+        The group as it is then, None if there is none; a group that is over is left as it is.
+        """
+        ...
+
+    async def begin_branches_again(
+        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, generation: int
+    ) -> None:
+        """Let the named branches, which failed or were stopped, begin again where they stood, each with its memory."""
         ...
 
     # Effects

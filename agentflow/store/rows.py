@@ -5,7 +5,7 @@ together is one `Commit`. Every layer may use this module.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -57,6 +57,10 @@ class RunRow:
     origin: str | None  # the run that it was forked from
     origin_revision: int | None
     holds_effects: bool  # whether effects that its origin did not record are held back
+    group_state: str | None  # of a branch: where its parent waits for it
+    group_visit: int | None
+    position: int | None  # among the branches
+    awaits: int  # of a branch: how many others must settle before it begins
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
@@ -138,6 +142,64 @@ class Joined:
 
 
 @record(kw_only=True)
+class GroupRow:
+    """The branches that a run waits for, counted.
+
+    The group is *over* when all have settled. It is *decided* earlier where the others cannot change the outcome any
+    more: `needed` are done, or `fails` have failed. Its run is woken at both.
+    """
+
+    run: str
+    state: str
+    visit: int
+    total: int
+    needed: int  # that many done branches decide; 0: no number does
+    fails: int  # that many failed ones do
+    done: int = 0
+    failed: int = 0
+    stopped: int = 0
+    decided: bool = False
+    stopping: bool = False  # the others were told to stop
+    expired: bool = False
+    generation: int = 0  # how often an operator had retried the run when its branches were last begun
+    opened_at: datetime
+
+    @property
+    def is_over(self) -> bool:
+        return self.done + self.failed + self.stopped >= self.total
+
+    def with_settled(self, *, done: int = 0, failed: int = 0, stopped: int = 0) -> "GroupRow":
+        """The row after so many more have settled."""
+        after = replace(self, done=self.done + done, failed=self.failed + failed, stopped=self.stopped + stopped)
+        enough = 0 < after.needed <= after.done or after.failed >= after.fails
+        return replace(after, decided=after.decided or enough or after.is_over)
+
+    def told_to_stop(self, *, expired: bool) -> "GroupRow":
+        """The row once the rest was told to stop."""
+        return replace(self, decided=True, stopping=True, expired=self.expired or expired)
+
+    def begun_again(self, generation: int) -> "GroupRow":
+        """The row once the branches that failed or were stopped are at work again."""
+        return replace(self, failed=0, stopped=0, decided=False, stopping=False, expired=False, generation=generation)
+
+    def wakes(self, before: "GroupRow") -> bool:
+        """Whether the run must look at it, where it need not have before."""
+        return (self.decided and not before.decided) or (self.is_over and not before.is_over)
+
+
+@record(kw_only=True)
+class Settled:
+    """A branch tells its group how it ended, and which others may begin now."""
+
+    parent: str
+    state: str
+    visit: int
+    outcome: Literal["done", "failed", "stopped"]
+    frees: tuple[int, ...] = ()  # positions of branches that needed this one
+    slot: bool = False  # whether it leaves a place for the next that waits for one
+
+
+@record(kw_only=True)
 class Commit:
     """All that one step of a run writes, in one transaction or not at all.
 
@@ -157,6 +219,9 @@ class Commit:
     settles: tuple[str, ...] = ()  # keys of effects begun under `token` that are done by this commit, without a result
     values: tuple[tuple[str, bytes], ...] = ()  # digests and the bytes to be stored under them, once
     joined: tuple[Joined, ...] = ()  # the author's statements, in order; they run last
+    group: GroupRow | None = None  # a group that is opened
+    branches: tuple["NewRun", ...] = ()  # and its branches
+    settled: Settled | None = None  # of a branch that ends by this commit
     release: bool = False  # give the claim back: session and token become None
     goes_on: bool = False  # status, end, blocked and due_at are what this claim committed last: no need to write them
     clear_request: bool = False  # the request that was seen is carried out
@@ -211,6 +276,10 @@ class NewRun:
     origin: str | None = None
     origin_revision: int | None = None
     holds_effects: bool = False
+    group_state: str | None = None
+    group_visit: int | None = None
+    position: int | None = None
+    awaits: int = 0
     values: tuple[tuple[str, bytes], ...] = ()  # as in `Commit`
 
 
@@ -326,6 +395,7 @@ class RunFilter:
     workflow: str | None = None
     status: RunStatus | None = None
     batch: str | None = None
+    parent: str | None = None  # branches of that run; None: runs that are no branches
     after: str | None = None  # id of the last run of the page before
     limit: int = 50
 

@@ -22,6 +22,7 @@ from agentflow.store.joining import StatementRefused, joined
 from agentflow.store.mapping import (
     RUN_NAMES,
     columns_of,
+    filters_of,
     history_columns,
     new_run_columns,
     row_of,
@@ -53,6 +54,7 @@ from agentflow.store.rows import (
     RunFilter,
     RunRow,
     SessionRow,
+    Settled,
     Standing,
     WaitRow,
     WaitStatus,
@@ -62,6 +64,7 @@ from agentflow.store.session_locks import SessionLocks
 from agentflow.store.settling import LEASE, begun_row, refusal
 from agentflow.store.sqlite_commits import keep_values
 from agentflow.store.sqlite_connection import PATIENCE, Connection, Row, Synchronous, Writing
+from agentflow.store.sqlite_groups import GroupsInSqlite, settle
 from agentflow.store.sqlite_schema import prepare_database
 from agentflow.store.sqlite_versions import VersionsInSqlite
 from agentflow.store.sqlite_writes import Writes
@@ -86,7 +89,7 @@ OFTEN = (  # what every run takes
 NO_LIMIT = -1  # in SQLite's own language
 
 
-class SqliteStore(VersionsInSqlite):
+class SqliteStore(VersionsInSqlite, GroupsInSqlite):
     """A store in one file. Every answer is durable: with `synchronous="NORMAL"` it may be lost in a power cut only.
 
     `lease` is how long a session lives without a heartbeat; a process that dies on this machine is noticed at once.
@@ -284,12 +287,12 @@ class SqliteStore(VersionsInSqlite):
 
     async def runs(self, wanted: RunFilter) -> Sequence[RunRow]:
         """Rows of runs, newest first."""
-        values, filters = _filters(wanted)
+        values, filters = filters_of(wanted)
         return [run_of(row) for row in self._query(sql.list_runs(filters), values | {"limit": max(wanted.limit, 0)})]
 
     async def count_runs(self, wanted: RunFilter) -> int:
         """How many runs fit, whatever the filter's page."""
-        values, filters = _filters(wanted)
+        values, filters = filters_of(wanted)
         count: int = self._query(sql.count_runs(filters - {"after"}), values)[0][0]
         return count
 
@@ -346,7 +349,9 @@ class SqliteStore(VersionsInSqlite):
                 writing.change(sql.wake_run, {"id": command.run, "now": now})
         return True
 
-    async def reopen(self, command: CommandRow, *, standing: Standing, expected_control_seq: int) -> bool:
+    async def reopen(
+        self, command: CommandRow, *, standing: Standing, expected_control_seq: int, settled: Settled | None = None
+    ) -> bool:
         """Record a command that changes an unclaimed run's standing; where that ends it, its open waits are closed."""
         now, is_over = self._now(), standing.status in TERMINAL
         columns = standing_columns(standing) | {
@@ -365,6 +370,7 @@ class SqliteStore(VersionsInSqlite):
             writing.change(sql.record_command, note)
             if is_over:
                 writing.change(sql.close_waits_of_run, {"run": command.run, "now": now})
+            settle(writing, settled, now)
         return True
 
     async def pause(self, command: CommandRow, *, paused: bool) -> bool:
@@ -570,9 +576,3 @@ def _urgency(claimed: Row) -> tuple[int, int, int]:
     """As the claim ordered them, which what it returns does not show."""
     priority, seq = claimed[len(RUN_NAMES) :]
     return -priority, claimed[RUN_NAMES.index("due_at")], seq
-
-
-def _filters(wanted: RunFilter) -> tuple[dict[str, Any], frozenset[str]]:
-    named = {"workflow": wanted.workflow, "status": wanted.status, "batch": wanted.batch, "after": wanted.after}
-    values = {name: value for name, value in named.items() if value is not None}
-    return values, frozenset(values)

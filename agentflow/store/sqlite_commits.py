@@ -20,6 +20,7 @@ from agentflow.store.joining import execute_on_sqlite
 from agentflow.store.mapping import columns_of, commit_columns, history_columns, names_of, run_of
 from agentflow.store.rows import TERMINAL, Commit, CommitReply, Committed, HistoryRow, LateResult, Requested
 from agentflow.store.sqlite_connection import Writing
+from agentflow.store.sqlite_groups import open_group, settle
 
 CHUNKS = (128, 32, 8, 1)  # members of one statement: few sizes, so that each is parsed once
 
@@ -67,7 +68,7 @@ def is_plain(commit: Commit) -> bool:
         and commit.history is not None
         and commit.standing.failure is None
         and not (commit.release or commit.clear_request or commit.attempts or commit.opens or commit.closes)
-        and not (commit.settles or commit.joined or commit.values)
+        and not (commit.settles or commit.joined or commit.values or commit.settled)
     )
 
 
@@ -163,6 +164,8 @@ def _add_rows(writing: Writing, commit: Commit, now: int) -> None:
     for key in commit.settles:
         writing.change(ledger.settle_effect_by_commit, {"key": key, "token": commit.token, "now": now})
     keep_values(writing, commit.values)
+    open_group(writing, commit, now)
+    settle(writing, commit.settled, now)
     if commit.joined:
         execute_on_sqlite(writing.raw, commit.joined)
 

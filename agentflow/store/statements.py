@@ -26,6 +26,7 @@ from sqlalchemy import tuple_ as pair
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.dml import ReturningInsert
 
+from agentflow.store.group_conditions import is_group_of_run, is_of_group_standing, is_over_group, must_be_looked_at
 from agentflow.store.mapping import RUN_NAMES, STANDING_NAMES, names_of
 from agentflow.store.prepared import NOW, Statement, given, given_for, insert
 from agentflow.store.rows import TERMINAL, AttemptRow, CommandRow, HistoryRow, SessionRow, WaitRow
@@ -33,6 +34,7 @@ from agentflow.store.tables import (
     Number,
     attempts,
     commands,
+    groups,
     history,
     meta,
     runs,
@@ -147,6 +149,13 @@ def create_run() -> Executable:
     return run_to_create()
 
 
+@Statement
+def create_branch() -> Executable:
+    """A branch's row; that there is none of that id yet is the claim of its parent."""
+    values = {column: given_for(column) for column in RUN}
+    return insert(runs).values(values | {"priority": ZERO})
+
+
 def run_to_create() -> ReturningInsert[Any]:
     """A new run's row, if there is none of that id."""
     values = {column.name: given_for(column) for column in RUN}
@@ -241,7 +250,11 @@ def _standing() -> dict[str, ColumnElement[Any]]:
 @Statement
 def advance_and_release_run() -> Executable:
     """Compare and set: move a claimed run on and let go of it; due at once if a wait of it was settled meanwhile."""
-    return update(runs).where(is_own()).values(moved_on_and_freed(exists(ONE).where(is_of_standing(), is_settled)))
+    settled = or_(
+        exists(ONE).where(is_of_standing(), is_settled),
+        exists(ONE).where(is_of_group_standing(), must_be_looked_at(groups.c)),
+    )
+    return update(runs).where(is_own()).values(moved_on_and_freed(settled))
 
 
 def is_of_standing() -> ColumnElement[bool]:
@@ -404,16 +417,21 @@ def _filtered(found: Select[Any], filters: frozenset[str]) -> Executable:
         "status": runs.c.status == given("status"),
         "batch": runs.c.batch == given("batch"),
         "after": runs.c.seq < older,
+        "parent": runs.c.parent == given("parent"),
     }
-    return found.where(*(conditions[name] for name in sorted(filters)))
+    branches = runs.c.group_state.is_not(None) if "parent" in filters else runs.c.group_state.is_(None)
+    return found.where(branches, *(conditions[name] for name in sorted(filters)))
 
 
 @Statement
 def stranded_runs() -> Executable:
     """Nothing would ever wake these."""
-    is_asleep = and_(is_unclaimed, runs.c.due_at.is_(None), runs.c.paused == ZERO, runs.c.blocked.is_(None))
+    is_asleep = and_(
+        is_unclaimed, runs.c.due_at.is_(None), runs.c.paused == ZERO, runs.c.blocked.is_(None), runs.c.awaits == ZERO
+    )
     asks = exists(ONE).where(waits.c.run == runs.c.id, waits.c.status == word("open"))
-    return select(runs.c.id).where(~is_terminal, is_asleep, ~asks).order_by(runs.c.seq).limit(given("limit"))
+    branches = exists(ONE).where(is_group_of_run, ~is_over_group)
+    return select(runs.c.id).where(~is_terminal, is_asleep, ~asks, ~branches).order_by(runs.c.seq).limit(given("limit"))
 
 
 @Statement

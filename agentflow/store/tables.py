@@ -88,6 +88,10 @@ runs = Table(
     Column("origin", Text),
     Column("origin_revision", Number),
     Column("holds_effects", Number, nullable=False),
+    Column("group_state", Text),
+    Column("group_visit", Number),
+    Column("position", Number),
+    Column("awaits", Number, nullable=False),
     Column("tenant", Text),
     Column("queue", Text),
     Column("priority", Number, nullable=False),  # higher goes first
@@ -103,7 +107,14 @@ _partial("runs_session", runs.c.session, where=runs.c.session.is_not(None))
 Index("runs_workflow_status", runs.c.workflow, runs.c.status)
 Index("runs_status", runs.c.status)
 _partial("runs_batch", runs.c.batch, where=runs.c.batch.is_not(None))
-_partial("runs_parent", runs.c.parent, where=runs.c.parent.is_not(None))
+_partial(
+    "runs_branches",
+    runs.c.parent,
+    runs.c.group_state,
+    runs.c.group_visit,
+    runs.c.position,
+    where=runs.c.parent.is_not(None),
+)
 
 history = Table(
     "history",
@@ -154,6 +165,27 @@ segments = Table(
     Column("difference", Text, nullable=False),
 )
 Index("segments_run_number", segments.c.run, segments.c.number, unique=True)
+
+groups = Table(
+    "groups",
+    metadata,
+    Column("seq", Number, primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("visit", Number, nullable=False),
+    Column("total", Number, nullable=False),
+    Column("needed", Number, nullable=False),
+    Column("fails", Number, nullable=False),
+    Column("done", Number, nullable=False),
+    Column("failed", Number, nullable=False),
+    Column("stopped", Number, nullable=False),
+    Column("decided", Number, nullable=False),
+    Column("stopping", Number, nullable=False),
+    Column("expired", Number, nullable=False),
+    Column("generation", Number, nullable=False),
+    Column("opened_at", Number, nullable=False),
+)
+Index("groups_run_state_visit", groups.c.run, groups.c.state, groups.c.visit, unique=True)
 
 attempts = Table(
     "attempts",

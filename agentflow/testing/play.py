@@ -16,6 +16,7 @@ from agentflow.model.definition import Definition
 from agentflow.model.states import End, Place
 from agentflow.model.values import Failure
 from agentflow.model.workflow import Workflow
+from agentflow.runners.contexts import load_context
 from agentflow.runners.drive import Drive
 from agentflow.runners.resources import Resources
 from agentflow.store.memory import MemoryStore
@@ -101,7 +102,7 @@ async def _drive_to_the_end(
 async def _read(store: MemoryStore, definition: Definition) -> Played[Any]:
     row = await store.run("played")
     assert row is not None  # it was created above
-    kept = definition.context.load(await store.differences(row.id, row.revision))
+    kept = await load_context(store, definition, row)
     history = await store.history(row.id)
     standing = row.standing
     failure = failure_from_json(standing.failure)

@@ -231,9 +231,6 @@ def named(name: str) -> Any:
     return body
 
 
-async def on_item(case: Case, item: str, run: Run) -> None: ...
-
-
 def test_kinds_that_cannot_run_yet_are_refused_by_name() -> None:
     flow: Any = Workflow("flow", Case)
     made = [
@@ -244,27 +241,9 @@ def test_kinds_that_cannot_run_yet_are_refused_by_name() -> None:
         flow.stream(str)(named("stream")),
         flow.runs(flow)(named("runs")),
     ]
-    flow.item(str)(on_item)
     found = problems(lambda: flow.build(start=made[0], transitions=[]))
     for state in made:
         assert any(f"state {state.name!r}: a `{state.name}` state cannot run yet" in text for text in found)
-    assert any("item 'on_item': items of an `each` cannot run yet" in text for text in found)
-
-
-def test_groups_that_cannot_run_yet_are_refused_by_name() -> None:
-    p = parts()
-    fork = p.work.fork(p.judge, p.ask)  # fault: fork
-    graph = p.flow.graph({p.judge: [], p.ask: [p.judge]})  # fault: graph
-    found = problems(lambda: p.build([*p.rows(), fork.join(p.end), graph.join(p.end)]))
-    assert f"{line_of('fork')}: group 'work.fork': fork, each and graph cannot run yet" in found
-    assert f"{line_of('graph')}: group 'graph': fork, each and graph cannot run yet" in found
-
-
-def test_a_start_at_a_group_is_refused_by_name() -> None:
-    p = parts()
-    fork = p.flow.fork(p.judge, p.ask)
-    found = problems(lambda: p.build([*p.rows(), fork.join(p.end)], start=fork))
-    assert [text for text in found if "group 'fork': fork, each and graph cannot run yet" in text]
 
 
 def test_an_undo_row_is_refused_until_it_can_run() -> None:

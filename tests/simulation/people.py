@@ -113,7 +113,7 @@ class People:
             reply = await self._insist(lambda: retry_run(self.store, definition, row, by))
             self.records.tell(who, "retried", row.id, reply.status)
         elif self.weather.happens(0.2):
-            reply, _ = await self._insist(lambda: cancel_run(self.store, row, by))
+            reply, _ = await self._insist(lambda: cancel_run(self.store, row, by, definition))
             self.records.tell(who, "cancelled", row.id, reply.status, reply.why)
         else:
             await self._insist(lambda: wake_run(self.store, row.id))
