@@ -11,12 +11,13 @@ from pydantic_core import CoreSchema, core_schema
 
 from agentflow.errors import NotFound
 
-__all__ = ["Blob", "BlobSource"]
+__all__ = ["INLINE", "Blob", "BlobSource"]
 
 BlobSource: TypeAlias = Callable[[str], bytes | None]
 """The bytes of a digest, None if it has none; may block for as long as a read of the database takes."""
 
 OCTETS = "application/octet-stream"
+INLINE = "the bytes are part of the JSON"  # a context of serialisation, where no commit would store them beside it
 
 
 class Blob:
@@ -101,4 +102,6 @@ def _serialised(value: Any, info: core_schema.SerializationInfo[Any]) -> dict[st
     content = value._content  # pyright: ignore[reportPrivateUsage]
     if isinstance(collected, dict) and content is not None:
         collected[value.digest] = content  # for whoever writes it
+    if collected is INLINE:
+        return {"content": base64.b64encode(value.read()).decode(), "media_type": value.media_type}
     return {"blob": value.digest, "size": value.size, "media_type": value.media_type}

@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, PrivateAttr, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeVar
 
 from agentflow.errors import InvalidContext, InvalidInput
 from agentflow.merge import Append
-from agentflow.model.blobs import Blob, BlobSource
-from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, mentions, strip
+from agentflow.model.blobs import BlobSource
+from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, strip
 from agentflow.model.folding import fold
-from agentflow.model.sameness import Unlike, short, sorted_sets, unlike, unwritable
+from agentflow.model.forms import Form, config_of, traits_of
+from agentflow.model.places import short, told
+from agentflow.model.sameness import unlike
 from agentflow.model.source import schema_text
 from agentflow.model.unread import Unread, read_all, unread_of
+from agentflow.model.utc import in_utc
 from agentflow.model.values import Failure
 from agentflow.record import record
 
@@ -36,10 +38,7 @@ __all__ = ["Context", "ContextPlan", "Difference", "Kept", "plan_of"]
 
 C = TypeVar("C", bound="Context")
 
-FIELD_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings")
-EXACT: frozenset[type] = frozenset({str, int, bool})  # JSON gives these back as they were, so one look is enough
 EAGER_BYTES = 4000  # a mutable field with more JSON than that is read when it is looked at
-EXACT_BYTES = 4000  # beyond, a parser may refuse the digits of a number
 
 
 class Context(BaseModel):
@@ -145,72 +144,14 @@ class Kept:
 EMPTY = Kept({}, {}, {}, 0)
 
 
-@record
-class FieldPlan:
-    """How one field is copied and written."""
+@record(kw_only=True)
+class FieldPlan(Form):
+    """How one field is copied and written; the form is that of one item for an `Append` field."""
 
     name: str
-    annotation: Any
     append: bool
     shared: bool
-    exact: type | None
-    sets: bool
-    blobs: bool
-    adapter: TypeAdapter[Any]  # of the field, or of one item of an Append field
     items: TypeAdapter[list[Any]]  # of an Append field: of a list of them
-
-    def dump(self, value: Any, blobs: dict[str, bytes] | None = None) -> bytes:
-        """The JSON of a value; raises `InvalidContext` if it is none that the field can hold.
-
-        Bytes of blobs that are not stored yet are put into `blobs`.
-        """
-        try:
-            if type(value) is self.exact:
-                return pydantic_core.to_json(value)
-            text = self.adapter.dump_json(
-                value, by_alias=False, warnings="error", exclude_computed_fields=True, context=blobs
-            )
-        except (PydanticSerializationError, ValueError) as error:
-            raise self._refusal(value, error) from None
-        # A set has no order of its own: without one, equal sets would look changed.
-        return sorted_sets(value, text) if self.sets else text
-
-    def load(self, text: bytes, source: BlobSource | None = None) -> Any:
-        """The value behind its JSON; raises `ValidationError`. Names are those of the fields, whatever their aliases."""
-        return self.adapter.validate_json(text, by_alias=False, by_name=True, context=source)
-
-    def settle(self, value: Any, text: bytes, source: BlobSource | None = None) -> Any:
-        """The value as it will come back from storage; raises `InvalidContext` if that is not the same."""
-        if self.exact is not None and type(value) is self.exact and len(text) <= EXACT_BYTES:
-            return value
-        try:
-            back = self.load(text, source)
-        except ValidationError as error:
-            if error.errors()[0]["type"] == "json_invalid":
-                raise InvalidContext(self._path, f"{short(value)} cannot be read back: {_reason(error)}") from None
-            raise InvalidContext(*_where(self.name, error)) from None
-        if (found := unlike(value, back)) is not None:
-            raise self._at(found)
-        return back
-
-    @property
-    def _path(self) -> str:
-        return f"context.{self.name}"
-
-    def _at(self, found: Unlike) -> InvalidContext:
-        return InvalidContext(".".join(map(str, (self._path, *found.place))), found.why)
-
-    def _refusal(self, value: Any, error: Exception) -> InvalidContext:
-        try:
-            self.adapter.validate_python(value, strict=True)
-            self.load(self.adapter.dump_json(value, by_alias=False, warnings=False, exclude_computed_fields=True))
-        except PydanticSerializationError:
-            pass  # there is no JSON to look into
-        except ValidationError as invalid:
-            return InvalidContext(*_where(self.name, invalid))
-        if (found := unwritable(value)) is not None:
-            return self._at(found)
-        return InvalidContext(self._path, f"{short(value)} cannot be written: {str(error).splitlines()[-1].strip()}")
 
 
 class ContextPlan(Generic[C]):
@@ -297,7 +238,7 @@ class ContextPlan(Generic[C]):
         try:
             self.kind.model_validate(dict(context.__dict__), by_alias=False, by_name=True)
         except ValidationError as error:
-            raise InvalidContext(*_where(None, error)) from None
+            raise _whole(context, error) from None
 
     def apply(self, kept: Kept, text: str) -> tuple[Kept, Difference]:
         """What is kept after a stored difference, and the difference itself."""
@@ -351,8 +292,8 @@ class ContextPlan(Generic[C]):
         try:
             found: list[Any] = field.items.validate_json(text, by_alias=False, by_name=True, context=source)
         except ValidationError as error:
-            raise InvalidContext(*_where(field.name, error)) from None
-        return found
+            raise field.invalid(error) from None
+        return in_utc(found) if field.instants else found
 
     @staticmethod
     def _load_value(field: FieldPlan, value: Any, source: BlobSource | None = None) -> Any:
@@ -360,7 +301,7 @@ class ContextPlan(Generic[C]):
         try:
             return field.load(pydantic_core.to_json(value, inf_nan_mode="constants"), source)
         except ValidationError as error:
-            raise InvalidContext(*_where(field.name, error)) from None
+            raise field.invalid(error) from None
 
     def _default(self, name: str, loaded: dict[str, Any]) -> Any:
         info = self.kind.model_fields[name]
@@ -399,11 +340,16 @@ class _Work:
             self._look_at_value(field, value)
 
     def _look_at_value(self, field: FieldPlan, value: Any) -> None:
-        text = field.dump(value, self.blobs) if field.blobs else field.dump(value)
+        blobs, source = (self.blobs, self.bytes_of) if field.blobs else (None, None)
+        text = field.dump(value, blobs)
         before = self.kept.texts.get(field.name)
         if text == before and not (field.shared and unlike(value, self.kept.values[field.name])):
-            return  # of other fields, what was kept would take a second look at all of it
-        settled = field.settle(value, text, self.bytes_of) if field.blobs else field.settle(value, text)
+            if not field.shared:
+                field.confirm(value, text, source)
+            return
+        text, settled = field.settle(value, text, blobs, source)
+        if text == before:
+            return  # the same instants, in another zone
         self.texts[field.name] = text
         self.growth += len(text) - len(before or b"")
         if field.shared:
@@ -426,7 +372,10 @@ class _Work:
         new = [self._item(field, item, number) for number, item in enumerate(items[old : len(value)], old)]
         if new or name not in self.kept.values:
             self.added[name] = [text for text, _ in new]
-            self.values[name] = [*items[:old], *(item for _, item in new)] if old == 0 else items
+            settled = [item for _, item in new]
+            if old:
+                items[old : old + len(new)] = settled  # as they will be loaded; no other copy has got that far
+            self.values[name] = items if old else settled
             self.lengths[name] = old + len(new)
             self.growth += sum(len(text) for text, _ in new)
 
@@ -438,17 +387,16 @@ class _Work:
     def _check_prefix(self, field: FieldPlan, items: list[Any], length: int) -> None:
         before = self.kept.values[field.name][:length]
         if len(items) < length or any(
-            a is not b and field.dump(a) != field.dump(b) for a, b in zip(before, items, strict=False)
+            a is not b and unlike(b, a) is not None for a, b in zip(before, items, strict=False)
         ):
             raise InvalidContext(f"context.{field.name}", "an Append field only grows: old items were changed")
 
     def _item(self, field: FieldPlan, item: Any, number: int) -> tuple[bytes, Any]:
+        blobs, source = (self.blobs, self.bytes_of) if field.blobs else (None, None)
         try:
-            text = field.dump(item, self.blobs) if field.blobs else field.dump(item)
-            return text, field.settle(item, text, self.bytes_of)
+            return field.settle(item, field.dump(item, blobs), blobs, source)
         except InvalidContext as error:
-            whole = f"context.{field.name}"
-            path = f"{whole}.{number}{error.path.removeprefix(whole)}"
+            path = f"{field.where}[{number}]{error.path.removeprefix(field.where)}"
             raise InvalidContext(path, str(error).removeprefix(f"{error.path}: ")) from None
 
     def result(self) -> tuple[Kept, Difference]:
@@ -496,31 +444,23 @@ def _field_plan(kind: type[Context], name: str) -> FieldPlan:
     target: Any = strip(annotation).__args__[0] if append else annotation
     if not append and info.metadata:
         target = Annotated[(annotation, *info.metadata)]
-    bare = strip(target)
-    owns_config = isinstance(bare, type) and (
-        issubclass(bare, BaseModel) or hasattr(bare, "__pydantic_config__") or hasattr(bare, "__dataclass_fields__")
-    )
-    config = None if owns_config else FIELD_CONFIG
+    config = config_of(target)
     adapter: TypeAdapter[Any] = TypeAdapter(target, config=config)
     many: Any = GenericAlias(list, target)
     return FieldPlan(
         name=name,
-        annotation=annotation,
+        where=f"context.{name}",
         append=append,
         shared=not append and is_immutable(annotation),
-        exact=bare if bare in EXACT and not info.metadata else None,
-        sets=mentions(bare, frozenset({set, frozenset})),
-        blobs=mentions(bare, frozenset({Blob})),
+        hidden=not info.repr,
         adapter=adapter,
         items=TypeAdapter(many, config=config) if append else adapter,
+        **traits_of(target),
     )
 
 
-def _reason(error: ValidationError) -> str:
-    return str(error.errors()[0]["msg"]).removeprefix("Invalid JSON: ")
-
-
-def _where(name: str | None, error: ValidationError) -> tuple[str, str]:
+def _whole(context: Context, error: ValidationError) -> InvalidContext:
+    """The refusal of a context by a validator of its class."""
     first = error.errors()[0]
-    path = ".".join(map(str, (("context",) if name is None else ("context", name)) + first["loc"]))
-    return path, f"{first['msg']}, got {short(first['input'])}"
+    place = told("context", context, first["loc"])
+    return InvalidContext(place.path, f"{first['msg']}, got {short(first['input'])}" if place.is_open else first["msg"])

@@ -57,21 +57,34 @@ def is_immutable(annotation: Any, seen: frozenset[Any] = frozenset()) -> bool:
     if get_origin(bare) in {tuple, frozenset, Union, types.UnionType}:
         return all(inner(part) for part in get_args(bare))
     if _is_frozen(bare):
-        return all(inner(part) for _, part in _members(bare))
+        return all(inner(part) for _, part in members(bare))
     return False
 
 
 def strip(annotation: Any) -> Any:
     """The type behind `Annotated`, aliases and `NewType`."""
-    while True:
+    while annotation is not (bare := _unwrapped(annotation)):
+        annotation = bare
+    return annotation
+
+
+def _unwrapped(annotation: Any) -> Any:
+    """The type with one wrapper less; itself if it has none."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    if isinstance(annotation, TypeAliasType):
+        return annotation.__value__
+    return annotation.__supertype__ if isinstance(annotation, typing.NewType) else annotation
+
+
+def marks_of(annotation: Any) -> list[Any]:
+    """What `Annotated` says about the type itself, behind aliases too."""
+    marks: list[Any] = []
+    while annotation is not (bare := _unwrapped(annotation)):
         if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        elif isinstance(annotation, TypeAliasType):
-            annotation = annotation.__value__
-        elif isinstance(annotation, typing.NewType):
-            annotation = annotation.__supertype__
-        else:
-            return annotation
+            marks += annotation.__metadata__
+        annotation = bare
+    return marks
 
 
 def _walk(annotation: Any, path: str, seen: frozenset[Any]) -> Iterator[Finding]:
@@ -83,9 +96,9 @@ def _walk(annotation: Any, path: str, seen: frozenset[Any]) -> Iterator[Finding]
     elif get_origin(bare) is Literal:
         yield from _check_literal(bare, path)
     elif get_origin(bare) in {Union, types.UnionType}:
-        yield from _check_union(annotation, bare, path, seen)
+        yield from _check_union(annotation, bare, path, seen | {bare})
     elif get_origin(bare) in CONTAINERS:
-        yield from CONTAINERS[get_origin(bare)](bare, path, seen)
+        yield from CONTAINERS[get_origin(bare)](bare, path, seen | {bare})
     elif isinstance(bare, type) and (issubclass(bare, BaseModel) or is_dataclass(bare)):
         yield from _check_class(bare, path, seen)
     else:
@@ -174,11 +187,12 @@ def _check_class(kind: type[Any], path: str, seen: frozenset[Any]) -> Iterator[F
     if issubclass(kind, BaseModel):
         for name in (name for name, info in kind.model_fields.items() if info.exclude):
             yield Finding(f"{path}.{name}", "exclude=True keeps it out of what is stored; leave it out")
-    for name, part in _members(kind):
+    for name, part in members(kind):
         yield from _walk(part, f"{path}.{name}", seen | {kind})
 
 
-def _members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
+def members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
+    """The fields of a model or dataclass, with their types."""
     if issubclass(kind, BaseModel):
         for name, info in kind.model_fields.items():
             discriminated = (
@@ -209,6 +223,18 @@ def _name(annotation: Any) -> str:
     return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
 
 
+def is_recursive(annotation: Any, above: frozenset[Any] = frozenset()) -> bool:
+    """Whether values of the type may be nested to any depth."""
+    bare = strip(annotation)
+    if bare in above:
+        return True
+    if isinstance(bare, type) and (issubclass(bare, BaseModel) or is_dataclass(bare)):
+        return any(is_recursive(part, above | {bare}) for _, part in members(bare))
+    if get_origin(bare) is None or get_origin(bare) is Literal:
+        return False
+    return any(is_recursive(part, above | {bare}) for part in get_args(bare) if part is not Ellipsis)
+
+
 def mentions(annotation: Any, kinds: frozenset[Any], seen: frozenset[Any] = frozenset()) -> bool:
     """Whether one of `kinds` occurs anywhere in the type."""
     bare = strip(annotation)
@@ -216,7 +242,7 @@ def mentions(annotation: Any, kinds: frozenset[Any], seen: frozenset[Any] = froz
         return True
     if bare in seen:
         return False
-    inner = seen | {bare} if isinstance(bare, type) else seen
+    inner = seen | {bare}
     if isinstance(bare, type) and (issubclass(bare, BaseModel) or is_dataclass(bare)):
-        return any(mentions(part, kinds, inner) for _, part in _members(bare))
+        return any(mentions(part, kinds, inner) for _, part in members(bare))
     return any(mentions(part, kinds, inner) for part in get_args(bare) if part is not Ellipsis)

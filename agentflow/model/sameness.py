@@ -11,31 +11,35 @@ that dropped a field on the way may still be equal. The walk goes by the structu
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pydantic_core
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from agentflow.merge import Append
+from agentflow.model.places import ITEM, KeyStep, Place, short
 
-__all__ = ["Unlike", "short", "sorted_sets", "unlike", "unwritable"]
+__all__ = ["DEEPEST", "NOT_FINITE", "TOO_DEEP", "Unlike", "sorted_sets", "unlike", "unwritable"]
 
-Place: TypeAlias = tuple[str | int, ...]
+DEEPEST = 190
+"""Levels of JSON that a value may have: parsers take 200, and history wraps it into a few of its own."""
+TOO_DEEP = f"is nested too deeply: at most {DEEPEST} levels can be stored"
 
 
 @dataclass(frozen=True, slots=True)
 class Unlike:
-    """Where two values part, and why that matters."""
+    """Where two values part, and why that matters; `bare` says it without showing them."""
 
     place: Place
     why: str
+    bare: str = "would not come back as it is"
 
 
 def unlike(value: Any, back: Any, place: Place = ()) -> Unlike | None:
     """The first place at which `back` is not what `value` was; None if they are the same."""
-    if isinstance(value, datetime) and isinstance(back, datetime):
+    if type(value) is datetime and type(back) is datetime:
         return _unlike_instants(value, back, place)
     if type(value) is int and type(back) is float:  # a float field takes an int, if no digit is lost
         return None if value == back else _changed(value, back, place)
@@ -47,7 +51,8 @@ def unlike(value: Any, back: Any, place: Place = ()) -> Unlike | None:
     names = _fields_of(value)
     if names is None:
         return None if value == back else _changed(value, back, place)
-    return _first(((name, getattr(value, name, None), getattr(back, name, None)) for name in names), place)
+    parts = ((name, getattr(value, name, None), getattr(back, name, None)) for name in names)
+    return _first(parts, place) or _unlike_hidden(value, back, place)
 
 
 def _fields_of(value: Any) -> list[str] | None:
@@ -57,14 +62,33 @@ def _fields_of(value: Any) -> list[str] | None:
     return [field.name for field in fields(value)] if is_dataclass(value) else None
 
 
+def _unlike_hidden(value: Any, back: Any, place: Place) -> Unlike | None:
+    """What a model holds beside its fields, which no JSON of it has: only an effect's result or an answer may try."""
+    for what in ("__pydantic_private__", "__pydantic_extra__"):
+        one, other = getattr(value, what, None) or {}, getattr(back, what, None) or {}
+        names = [name for name in one if name not in other or unlike(one[name], other[name]) is not None]
+        if names:
+            why = f"{type(value).__name__}.{names[0]} is no field, so it is not stored"
+            return Unlike(place, why, why)
+    return None
+
+
+NOT_FINITE = (
+    "would come back as null; ConfigDict(ser_json_inf_nan='strings') as the config of the class around it keeps NaN and "
+    "infinity"
+)
+
+
 def _changed(value: Any, back: Any, place: Place) -> Unlike:
+    if back is None and isinstance(value, float) and not math.isfinite(value):
+        return Unlike(place, f"{value!r} {NOT_FINITE}", NOT_FINITE)
     if type(value) is type(back):
         return Unlike(place, f"{short(value)} would come back as {short(back)}")
     was, becomes = type(value).__name__, type(back).__name__
     return Unlike(place, f"{short(value)} of type {was} would come back as {short(back)} of type {becomes}")
 
 
-def _first(parts: Iterable[tuple[str | int, Any, Any]], place: Place) -> Unlike | None:
+def _first(parts: Iterable[tuple[Any, Any, Any]], place: Place) -> Unlike | None:
     for step, value, back in parts:
         if value is not back and (found := unlike(value, back, (*place, step))) is not None:
             return found
@@ -72,10 +96,16 @@ def _first(parts: Iterable[tuple[str | int, Any, Any]], place: Place) -> Unlike 
 
 
 def _unlike_instants(value: datetime, back: datetime, place: Place) -> Unlike | None:
-    if value.tzinfo is None:
-        return Unlike(place, f"{value!r} has no time zone; use an aware datetime")
-    # Not `==`: it calls no instant equal that a clock change makes ambiguous in its zone.
-    if value.utcoffset() == back.utcoffset() and value.replace(tzinfo=None) == back.replace(tzinfo=None):
+    if value.utcoffset() is None:
+        return Unlike(place, f"{value!r} has no time zone; use an aware datetime", NO_ZONE)
+    try:
+        # Not `==` of the two: it calls no instant equal that a clock change makes ambiguous in its zone.
+        same = value.astimezone(UTC) == back
+    except OverflowError:
+        return Unlike(
+            place, f"{value.isoformat()} is outside the years 1 to 9999 in UTC", "is outside the years of UTC"
+        )
+    if same:
         return None
     return Unlike(
         place, f"{value.isoformat()} would come back as {back.isoformat()}: an offset has no seconds; use UTC"
@@ -102,17 +132,18 @@ def _unlike_sets(value: Any, back: Any, place: Place) -> Unlike | None:
     mine = {item: item for item in value}
     if len(mine) != len(back) or any(item not in mine for item in back):
         return _changed(value, back, place)
-    return _first((("[]", mine[item], item) for item in back), place)
+    return _first(((ITEM, mine[item], item) for item in back), place)
 
 
 def _unlike_dicts(value: dict[Any, Any], back: dict[Any, Any], place: Place) -> Unlike | None:
     if len(value) != len(back):
         return _changed(value, back, place)
     pairs = list(zip(value, back, strict=True))
-    keys = _first(((f"{short(mine)}.[key]", mine, other) for mine, other in pairs), place)
-    return keys or _first(((str(mine), value[mine], back[other]) for mine, other in pairs), place)
+    keys = _first(((KeyStep(mine), mine, other) for mine, other in pairs), place)
+    return keys or _first(((mine, value[mine], back[other]) for mine, other in pairs), place)
 
 
+NO_ZONE = "has no time zone; use an aware datetime"
 Comparison: TypeAlias = Callable[[Any, Any, Place], Unlike | None]
 _COMPARISONS: dict[type, Comparison] = {
     float: _unlike_floats,
@@ -126,42 +157,42 @@ _COMPARISONS: dict[type, Comparison] = {
 }
 
 
-def short(value: object) -> str:
-    """A value in few enough words for a message."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001  `repr` may be author code, and refuses integers of thousands of digits
-        return f"a value of type {type(value).__name__}"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def unwritable(value: Any, place: Place = ()) -> Unlike | None:
-    """The first text or bytes in a value that JSON has no form for; None if they all have one."""
+def unwritable(value: Any, place: Place = (), above: frozenset[int] = frozenset()) -> Unlike | None:
+    """The first part of a value that JSON has no form for; None if every part has one."""
+    if id(value) in above:
+        return Unlike(place, "holds itself, so there is no end to it", "holds itself")
+    if len(place) > DEEPEST:
+        return Unlike((), TOO_DEEP, TOO_DEEP)
     try:
         if isinstance(value, str):
             value.encode()
         elif isinstance(value, bytes):
             value.decode()
     except UnicodeEncodeError:
-        return Unlike(place, f"{short(value)} holds half of a character (a lone surrogate), which cannot be written")
+        return Unlike(place, f"{short(value)} {HALF}", HALF)
     except UnicodeDecodeError:
-        return Unlike(place, f"{short(value)} is not UTF-8; {_BASE64} keeps all bytes")
-    for step, part in _parts(value):
-        if (found := unwritable(part, (*place, step))) is not None:
+        return Unlike(place, f"{short(value)} is not UTF-8; {_BASE64}", f"is not UTF-8; {_BASE64}")
+    inside = above | {id(value)}
+    for step, part in parts_of(value):
+        if (found := unwritable(part, (*place, step), inside)) is not None:
             return found
     return None
 
 
-_BASE64 = "model_config = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64') in the class around it"
+HALF = "holds half of a character (a lone surrogate), which cannot be written"
+_BASE64 = (
+    "ConfigDict(ser_json_bytes='base64', val_json_bytes='base64') as the config of the class around it keeps all bytes"
+)
 
 
-def _parts(value: Any) -> Iterable[tuple[str | int, Any]]:
+def parts_of(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The parts of a value, each with the step that leads to it."""
     if isinstance(value, dict):
-        return [*((f"{short(key)}.[key]", key) for key in value), *((str(key), part) for key, part in value.items())]
+        return [*((KeyStep(key), key) for key in value), *value.items()]
     if isinstance(value, list | tuple | Append):
         return enumerate(value)
     if isinstance(value, set | frozenset):
-        return [("[]", item) for item in value]
+        return [(ITEM, item) for item in value]
     return [(name, getattr(value, name, None)) for name in _fields_of(value) or ()]
 
 
@@ -180,6 +211,8 @@ def _sorted(value: Any, tree: Any) -> Any:
             return tree
         items = [_sorted(one, branch) for one, branch in zip(value, tree, strict=True)]
         return sorted(items, key=pydantic_core.to_json) if isinstance(value, set | frozenset) else items
+    if isinstance(value, RootModel):
+        return _sorted(value.root, tree)
     if not isinstance(tree, dict):
         return tree
     if isinstance(value, dict):

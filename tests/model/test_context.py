@@ -276,10 +276,10 @@ def test_a_step_looks_at_the_new_items_alone_however_long_the_list_is(monkeypatc
     field = type(PLAN.fields["log"])
     plain = field.dump
 
-    def counted(self: Any, value: Any) -> bytes:
+    def counted(self: Any, value: Any, *rest: Any) -> bytes:
         if self.name == "log":
             looked.append(value)
-        return plain(self, value)
+        return plain(self, value, *rest)
 
     monkeypatch.setattr(field, "dump", counted)
     PLAN.keep(kept, case)

@@ -136,7 +136,7 @@ def exact(value: Any) -> Any:
     """A form of a value in which two are equal only if they are the same, types included."""
     kind = type(value)
     if isinstance(value, datetime):
-        return datetime, value.replace(tzinfo=None, fold=0), value.utcoffset()
+        return kind, value.astimezone(UTC)  # what comes back is the instant, in UTC
     if isinstance(value, BaseModel):
         return kind, [(name, exact(getattr(value, name))) for name in type(value).model_fields]
     if is_dataclass(value):
@@ -207,53 +207,65 @@ NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001  that is the point
 NO_ZONE = r"datetime\.datetime\(2030, 1, 1, 0, 0\) has no time zone; use an aware datetime"
 REFUSED: list[tuple[Any, Any, str]] = [
     # what equals its text or number but is something else
-    (list[str], [Word.ONE], r"value\.0: <Word\.ONE: 'one'> of type Word would come back as 'one' of type str"),
-    (list[str], [Text("a")], r"value\.0: 'a' of type Text would come back as 'a' of type str"),
-    (list[int], [1, Number.ONE], r"value\.1: <Number\.ONE: 1> of type Number would come back as 1 of type int"),
-    (tuple[int, ...], (1, True), r"value\.1: True of type bool would come back as 1 of type int"),
-    (set[int], {True}, r"value\.\[\]: True of type bool would come back as 1 of type int"),
-    (list[float], [True], r"value\.0: "),
-    (list[int], [1.0], r"value\.0: "),
-    (list[bool], [1], r"value\.0: "),
-    (list[Word], ["one"], r"value\.0: "),
-    (list[Literal["one"]], [Word.ONE], r"value\.0: "),
+    (list[str], [Word.ONE], r"value\[0\]: <Word\.ONE: 'one'> of type Word would come back as 'one' of type str"),
+    (list[str], [Text("a")], r"value\[0\]: 'a' of type Text would come back as 'a' of type str"),
+    (list[int], [1, Number.ONE], r"value\[1\]: <Number\.ONE: 1> of type Number would come back as 1 of type int"),
+    (tuple[int, ...], (1, True), r"value\[1\]: True of type bool would come back as 1 of type int"),
+    (set[int], {True}, r"value\[\]: True of type bool would come back as 1 of type int"),
+    (list[float], [True], r"value\[0\]: "),
+    (list[int], [1.0], r"value\[0\]: "),
+    (list[bool], [1], r"value\[0\]: "),
+    (list[Word], ["one"], r"value\[0\]: "),
+    (list[Literal["one"]], [Word.ONE], r"value\[0\]: "),
     # what would lose something on the way
     (float, 2**53 + 1, r"value: 9007199254740993 of type int would come back as 9007199254740992\.0 of type float"),
-    (list[Frozen], [Richer(name="a", extra=3)], r"value\.0: Richer\(.*\) of type Richer would come back as Frozen"),
+    (list[Frozen], [Richer(name="a", extra=3)], r"value\[0\]: Richer\(.*\) of type Richer would come back as Frozen"),
     (Frozen, Richer(name="a"), r"value: Richer\("),
     (dict[str, int], defaultdict(int, a=1), r"value: defaultdict.* would come back as \{'a': 1\} of type dict"),
     (dict[str, int], Counter("a"), r"value: Counter"),
     (dict[str, int], OrderedDict(a=1), r"value: OrderedDict"),
-    (list[Lossy], [Lossy(number=1.257)], r"value\.0\.number: 1\.257 would come back as 1\.26"),
-    (Plain, Plain(number=math.nan), r"value\.number: nan of type float would come back as None of type NoneType"),
-    (Plain, Plain(number=math.inf), r"value\.number: inf of type float would come back as None of type NoneType"),
+    (list[Lossy], [Lossy(number=1.257)], r"value\[0\]\.number: 1\.257 would come back as 1\.26"),
+    (
+        Plain,
+        Plain(number=math.nan),
+        r"value\.number: nan would come back as null; ConfigDict\(ser_json_inf_nan='strings'\)",
+    ),
+    (
+        Plain,
+        Plain(number=math.inf),
+        r"value\.number: inf would come back as null; ConfigDict\(ser_json_inf_nan='strings'\)",
+    ),
     (datetime, datetime(2030, 1, 1, tzinfo=timezone(timedelta(seconds=30))), r"value: 2030-.*; use UTC"),
     (Annotated[str, StringConstraints(to_upper=True)], "a", r"value: 'a' would come back as 'A'"),
-    (Annotated[list[int], PlainSerializer(sorted)], [2, 1], r"value\.0: 2 would come back as 1"),
+    (Annotated[list[int], PlainSerializer(sorted)], [2, 1], r"value\[0\]: 2 would come back as 1"),
     # keys
-    (dict[str, int], {1: 1, "1": 2}, r"value\.1\.\[key\]: "),
-    (dict[str, int], {Word.ONE: 1}, r"value\.<Word\.ONE: 'one'>\.\[key\]: .* would come back as 'one' of type str"),
-    (dict[int, int], {True: 1}, r"value\.True\.\[key\]: "),
-    (dict[Word, int], {"one": 1}, r"value\.one\.\[key\]: "),
+    (dict[str, int], {1: 1, "1": 2}, r"value\[1\]: "),
+    (dict[str, int], {Word.ONE: 1}, r"value\[key <Word\.ONE: 'one'>\]: .* would come back as 'one' of type str"),
+    (dict[int, int], {True: 1}, r"value\[True\]: "),
+    (dict[Word, int], {"one": 1}, r"value\['one'\]: "),
     # text and bytes that have no form in JSON
-    (list[str], ["\ud800"], r"value\.0: '\\ud800' holds half of a character \(a lone surrogate\)"),
+    (list[str], ["\ud800"], r"value\[0\]: '\\ud800' holds half of a character \(a lone surrogate\)"),
     (Plain, Plain.model_construct(text="a\udfff"), r"value\.text: 'a\\udfff' holds half of a character"),
-    (dict[str, int], {"\ud800": 1}, r"value\.'\\ud800'\.\[key\]: '\\ud800' would come back as"),
-    (Plain, Plain(raw=b"\xff"), r"value\.raw: b'\\xff' is not UTF-8; model_config = ConfigDict\(ser_json_bytes="),
-    (dict[str, list[Plain]], {"a": [Plain(raw=b"\xff")]}, r"value\.a\.0\.raw: b'\\xff' is not UTF-8"),
+    (
+        dict[str, int],
+        {"\ud800": 1},
+        r"value\[key '\\ud800'\]: '\\ud800' (would come back as|holds half of a character)",
+    ),
+    (Plain, Plain(raw=b"\xff"), r"value\.raw: b'\\xff' is not UTF-8; ConfigDict\(ser_json_bytes="),
+    (dict[str, list[Plain]], {"a": [Plain(raw=b"\xff")]}, r"value\['a'\]\[0\]\.raw: b'\\xff' is not UTF-8"),
     # instants without a zone, at any depth
     (datetime, NAIVE, rf"value: {NO_ZONE}"),
     (datetime | None, NAIVE, rf"value: {NO_ZONE}"),
-    (list[dict[str, tuple[datetime, ...]]], [{"a": (NAIVE,)}], rf"value\.0\.a\.0: {NO_ZONE}"),
-    (frozenset[datetime], frozenset({NAIVE}), rf"value\.\[\]: {NO_ZONE}"),
-    (list[Plain], [Plain(at=NAIVE)], rf"value\.0\.at: {NO_ZONE}"),
-    (list[date], [datetime(2030, 1, 1, tzinfo=UTC)], r"value\.0: "),
+    (list[dict[str, tuple[datetime, ...]]], [{"a": (NAIVE,)}], rf"value\[0\]\['a'\]\[0\]: {NO_ZONE}"),
+    (frozenset[datetime], frozenset({NAIVE}), rf"value\[\]: {NO_ZONE}"),
+    (list[Plain], [Plain(at=NAIVE)], rf"value\[0\]\.at: {NO_ZONE}"),
+    (list[date], [datetime(2030, 1, 1, tzinfo=UTC)], r"value\[0\]: "),
     # simply wrong
-    (list[tuple[int, ...]], [[1]], r"value\.0: Input should be a valid tuple, got \[1\]"),
-    (list[bytes], [bytearray(b"a")], r"value\.0: "),
-    (list[Decimal], [Decimal("sNaN")], r"value\.0: Input should be a finite number"),
-    (list[Pet], [Frozen(name="x")], r"value\.0"),
-    (Node, Node.model_construct(name="a", children=[3]), r"value\.children\.0: "),
+    (list[tuple[int, ...]], [[1]], r"value\[0\]: Input should be a valid tuple, got \[1\]"),
+    (list[bytes], [bytearray(b"a")], r"value\[0\]: "),
+    (list[Decimal], [Decimal("sNaN")], r"value\[0\]: Input should be a finite number"),
+    (list[Pet], [Frozen(name="x")], r"value\[0\]"),
+    (Node, Node.model_construct(name="a", children=[3]), r"value\.children\[0\]: "),
     (list[int], None, r"value: Input should be a valid array, got None"),
 ]
 
@@ -279,7 +291,7 @@ def test_a_body_that_leaves_what_cannot_be_stored_changes_nothing() -> None:
     kept, _ = plan.start(made.model_construct(value=[1]))
     case: Any = plan.copy(kept)
     case.value.append(True)
-    with pytest.raises(InvalidContext, match=r"context\.value\.1"):
+    with pytest.raises(InvalidContext, match=r"context\.value\[1\]"):
         plan.keep(kept, case)
     again: Any = plan.copy(kept)
     assert exact(again.value) == exact([1])
