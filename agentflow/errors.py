@@ -116,6 +116,7 @@ class InvalidContext(RunError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
         self.path = path
+        self.why = why
 
 
 class GuardFailed(RunError):

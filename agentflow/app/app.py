@@ -62,6 +62,7 @@ from agentflow.runners.versions import Versions, candidates, missing
 from agentflow.store.opening import open_store
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, Existing, RunFilter, RunRow
+from agentflow.store.texts import is_storable
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -363,9 +364,9 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
         limit: int = 50,
     ) -> Sequence[Snapshot[CD]]:
         """Runs that this App's workflows can read, newest first; `after` is the id of the last one before the page."""
-        await self._store.open()
-        wanted = RunFilter(workflow=workflow.name if workflow else None, status=status, after=after, limit=limit)
-        rows = await self._store.runs(wanted)
+        rows = await self.rows(
+            RunFilter(workflow=workflow.name if workflow else None, status=status, after=after, limit=limit)
+        )
         found: list[Snapshot[CD]] = []
         for row in rows:
             with contextlib.suppress(RunError):  # of another code's shape: it must not hide the others
@@ -388,6 +389,8 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
         await self._store.open()
         if of is None:
             return [wait_of(row) for row in await self._store.waits(limit=limit)]
+        if not is_storable(of):
+            raise NotFound(f"there is no wait and no run {of!r}")
         rows = await self._store.waits(run=of, limit=limit)
         if not rows and (row := await self._store.wait(of)) is not None:
             if row.status != "open":
@@ -455,7 +458,8 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
     async def rows(self, wanted: RunFilter, /) -> Sequence[RunRow]:
         """Runs as they are stored, also those of workflows that this App does not know."""
         await self._store.open()
-        return await self._store.runs(wanted)
+        names = (wanted.workflow, wanted.batch, wanted.after)
+        return await self._store.runs(wanted) if all(is_storable(name or "") for name in names) else ()
 
     async def state_of(self, wait: Wait, /) -> StateDefinition:
         """The state that asks. Raises `IncompatibleDefinition` if this App does not have it."""
@@ -504,7 +508,7 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
 
     async def _row(self, run: str) -> RunRow:
         await self._store.open()
-        row = await self._store.run(run)
+        row = await self._store.run(run) if is_storable(run) else None
         if row is None:
             raise NotFound(f"there is no run {run!r}")
         return row

@@ -1,23 +1,26 @@
 """Commands from outside: each is applied once, answered *applied*, *already* or *refused*, and kept for the audit."""
 
+import contextlib
 from dataclasses import replace
 from enum import Enum
 from typing import Any, TypedDict
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from agentflow.engine.head import failure_from_json
 from agentflow.engine.lifecycle import is_legal, next_status
-from agentflow.errors import InvalidInput, NotAllowed
+from agentflow.errors import InvalidContext, InvalidInput, NotAllowed
 from agentflow.model.check import nearest
 from agentflow.model.definition import Definition, context_limit
+from agentflow.model.notation import notation_of
 from agentflow.model.values import Actor
 from agentflow.model.views import Reply
 from agentflow.runners.groups import settled_by
 from agentflow.runners.records import actor_to_json, head_of, object_of, standing_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, CommandRow, Decision, DecisionReply, RunRow, Settled, Standing, WaitRow
+from agentflow.store.texts import checked_name, escaped
 
 ANSWER_KEPT = frozenset({"GuardFailed", "StoreFailed"})  # failures after an answer: a retry does not ask anew
 
@@ -46,6 +49,7 @@ async def decide_wait(
 ) -> Reply:
     """Answer a wait. Raises `InvalidInput` for an answer that does not fit."""
     by: By = {"actor": actor, "reason": comment}
+    checked_name(request or "", "request=")
     try:
         name, text = _checked_answer(definition, wait, outcome, data)
         _check_role(wait, actor)
@@ -53,7 +57,12 @@ async def decide_wait(
         await note_refusal(store, wait.run, "decide", by, str(error))
         raise
     decision = Decision(
-        wait=wait.id, outcome=name, data=text, actor=actor_to_json(actor) or "{}", comment=comment, request=request
+        wait=wait.id,
+        outcome=name,
+        data=text,
+        actor=actor_to_json(actor) or "{}",
+        comment=escaped(comment),
+        request=request,
     )
     reply = await store.decide(decision)
     answer = _reply_to_decision(wait.id, reply)
@@ -83,24 +92,20 @@ def _checked_answer(
 
 def _checked_data(definition: Definition, wait: WaitRow, form: type[BaseModel], data: BaseModel) -> str:
     """The stored form of an answer's data, read back as the run will read it: its form may have been gone round."""
+    stored = notation_of(form, "data")
     try:
-        text = to_json(data)
-        size = len(text.encode())
-        if size > context_limit(definition.limits):
-            raise InvalidInput(
-                f"wait {wait.id!r}: {size:,} bytes of data, at most {context_limit(definition.limits):,} fit"
-            )
-        form.model_validate_json(text)
-    except ValidationError as error:
-        raise InvalidInput(f"wait {wait.id!r}: {_problems(error)}") from None
-    except PydanticSerializationError as error:
-        raise InvalidInput(f"wait {wait.id!r}: {form.__name__} cannot be stored: {error}") from None
-    return text
+        _check_size(definition, wait, data)
+        return stored.settle(data, stored.dump(data))[0].decode()
+    except InvalidContext as error:
+        raise InvalidInput(f"wait {wait.id!r}: {error}") from None
 
 
-def _problems(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found[:20])
+def _check_size(definition: Definition, wait: WaitRow, data: BaseModel) -> None:
+    """Before anybody looks into it."""
+    with contextlib.suppress(PydanticSerializationError):  # which says nothing of where: that is found out later
+        size, most = len(to_json(data).encode()), context_limit(definition.limits)
+        if size > most:
+            raise InvalidInput(f"wait {wait.id!r}: {size:,} bytes of data, at most {most:,} fit")
 
 
 def _check_role(wait: WaitRow, actor: Actor) -> None:
@@ -236,8 +241,12 @@ async def reopen(
 
 
 async def repeated(store: Store, run: str, by: By) -> Reply | None:
-    """The reply to a request that was carried out before, whatever has become of the run since."""
+    """The reply to a request that was carried out before, whatever has become of the run since.
+
+    Raises `InvalidInput` for an id that cannot be kept.
+    """
     request = by.get("request")
+    checked_name(request or "", "request=")
     if request is not None and any(past.request == request for past in await store.commands(run)):
         return Reply("already", f"request {request!r} was carried out before")
     return None
@@ -269,8 +278,8 @@ def command_row(store: Store, run: str, command: str, by: By, status: Any, why: 
         at=store.now(),
         command=command,
         actor=actor_to_json(by.get("actor")),
-        reason=by.get("reason", ""),
+        reason=escaped(by.get("reason", "")),
         request=by.get("request"),
         status=status,
-        why=why,
+        why=escaped(why),
     )

@@ -13,6 +13,7 @@ from agentflow.runners.only_once import NAME as BODY
 from agentflow.runners.records import from_json, object_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, CommandRow, EffectRow, EffectStatus, RunRow
+from agentflow.store.texts import checked_name, escaped, is_storable
 
 COMMAND = "resolve effect"
 SEARCHED = 1_000  # keys that are looked through for the nearest one
@@ -20,7 +21,7 @@ SEARCHED = 1_000  # keys that are looked through for the nearest one
 
 async def list_effects(store: Store, *, run: str | None, status: EffectStatus | None, limit: int) -> Sequence[Effect]:
     """The ledger, in the order in which effects were begun. Raises `NotFound` for an unknown run."""
-    if run is not None and await store.run(run) is None:
+    if run is not None and (not is_storable(run) or await store.run(run) is None):
         raise NotFound(f"there is no run {run!r}")
     rows = await store.effects(run=run, status=status, limit=limit)
     return [await _effect(store, row) for row in rows]
@@ -105,10 +106,10 @@ def _check_outcome(row: EffectRow, state: StateDefinition, result: object) -> No
 
 async def effect_named(store: Store, key: str) -> EffectRow:
     """The effect of that key. Raises `NotFound` with the nearest one."""
-    row = await store.effect(key)
+    row = await store.effect(key) if is_storable(key) else None
     if row is not None:
         return row
-    run = key.partition(":")[0]
+    run = escaped(key.partition(":")[0])
     near = await store.effects(run=run, limit=SEARCHED) or await store.effects(status="unclear", limit=SEARCHED)
     known = [row.key for row in near]
     hint = nearest(key, known) or (f"; run {run!r} has {', '.join(known[:5])}" if near and near[0].run == run else "")
@@ -117,6 +118,7 @@ async def effect_named(store: Store, key: str) -> EffectRow:
 
 async def _repeated(store: Store, row: EffectRow, by: By) -> CommandRow | None:
     request = by.get("request")
+    checked_name(request or "", "request=")
     commands = await store.commands(row.run) if request is not None else ()
     return next((past for past in commands if past.request == request), None)
 

@@ -8,6 +8,7 @@ from agentflow.errors import NotFound
 from agentflow.model.views import Revision
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL
+from agentflow.store.texts import is_storable
 
 POLL = 0.2  # how often the store is asked for what another process may have committed, in seconds
 PAGE = 500
@@ -18,7 +19,9 @@ async def transitions_of(store: Store, run: str) -> AsyncIterator[Revision]:
     await store.open()
     last = -1
     while True:
-        row = await store.run(run)  # before its history: what ends the run is then surely in it
+        row = (
+            await store.run(run) if is_storable(run) else None
+        )  # before its history: what ends the run is then surely in it
         if row is None:
             raise NotFound(f"there is no run {run!r}")
         while lines := await store.history(run, after=last, limit=PAGE):

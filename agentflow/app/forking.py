@@ -29,6 +29,7 @@ from agentflow.runners.carrying import CARRIES
 from agentflow.runners.records import actor_to_json, standing_of, to_json
 from agentflow.store.protocol import Store
 from agentflow.store.rows import Existing, HistoryRow, NewRun, RunRow
+from agentflow.store.texts import checked_name
 
 ID_LENGTH = 16
 
@@ -99,6 +100,7 @@ def _id_of(origin: RunRow, asked: Asked) -> str:
     if asked.id is not None:
         return check_run_id(asked.id)
     request = asked.by.get("request")
+    checked_name(request or "", "request=")
     return secrets.token_hex(ID_LENGTH // 2) if request is None else digest(origin.id, "fork", request)[:ID_LENGTH]
 
 

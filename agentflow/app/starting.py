@@ -12,6 +12,7 @@ from agentflow.model.definition import Definition
 from agentflow.model.source import digest
 from agentflow.runners.records import first_row, standing_of
 from agentflow.store.rows import NewRun
+from agentflow.store.texts import checked_name
 
 RUN_ID = re.compile(r"[\w#@+=~.,/-]{1,200}")
 
@@ -27,6 +28,8 @@ def check_run_id(run: str) -> str:
 
 def new_run(definition: Definition, context: Context, *, run: str, now: datetime, batch: str | None) -> NewRun:
     """A run that is to be created. Raises `InvalidInput` for a context that cannot be stored or is too large."""
+    if batch is not None:
+        checked_name(batch, "batch=")
     kept, difference = _keep(definition, context)
     if (too_large := check_size(definition.limits, kept)) is not None:
         raise InvalidInput(too_large)

@@ -14,6 +14,7 @@ from agentflow.runners.records import object_of
 from agentflow.runners.versions import Versions, candidates, missing
 from agentflow.store.protocol import Store
 from agentflow.store.rows import TERMINAL, NewRun, RunRow, WaitRow
+from agentflow.store.texts import is_storable
 
 OTHERS = 5.0  # how long other workers get to take a run that this code refused, in seconds
 POLL = 0.2
@@ -84,6 +85,8 @@ async def is_same_start(known: Versions, definition: Definition, row: RunRow, ne
 
 async def wait_named(store: Store, definitions: Mapping[tuple[str, int], Definition], name: str) -> WaitRow:
     """The wait of that id, also if its state has got another name since the id was given. Raises `NotFound`."""
+    if not is_storable(name):
+        raise NotFound(f"there is no wait {name!r}")
     found = await store.wait(name)
     if found is not None:
         return found

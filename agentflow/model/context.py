@@ -25,7 +25,7 @@ from agentflow.merge import Append
 from agentflow.model.blobs import BlobSource
 from agentflow.model.fieldtypes import Finding, check_type, is_append, is_immutable, strip
 from agentflow.model.folding import fold
-from agentflow.model.forms import Form, config_of, traits_of
+from agentflow.model.notation import Notation, config_of, traits_of
 from agentflow.model.places import short, told
 from agentflow.model.sameness import unlike
 from agentflow.model.source import schema_text
@@ -145,8 +145,8 @@ EMPTY = Kept({}, {}, {}, 0)
 
 
 @record(kw_only=True)
-class FieldPlan(Form):
-    """How one field is copied and written; the form is that of one item for an `Append` field."""
+class FieldPlan(Notation):
+    """How one field is copied and written; the notation is that of one item for an `Append` field."""
 
     name: str
     append: bool
@@ -397,7 +397,7 @@ class _Work:
             return field.settle(item, field.dump(item, blobs), blobs, source)
         except InvalidContext as error:
             path = f"{field.where}[{number}]{error.path.removeprefix(field.where)}"
-            raise InvalidContext(path, str(error).removeprefix(f"{error.path}: ")) from None
+            raise InvalidContext(path, error.why) from None
 
     def result(self) -> tuple[Kept, Difference]:
         if not self.changed:

@@ -45,7 +45,7 @@ def unlike(value: Any, back: Any, place: Place = ()) -> Unlike | None:
         return None if value == back else _changed(value, back, place)
     if type(value) is not type(back):
         return _changed(value, back, place)
-    compare = _COMPARISONS.get(type(value))
+    compare = _COMPARISONS.get(type(value)) or _comparison_of_base(value)
     if compare is not None:
         return compare(value, back, place)
     names = _fields_of(value)
@@ -66,7 +66,11 @@ def _unlike_hidden(value: Any, back: Any, place: Place) -> Unlike | None:
     """What a model holds beside its fields, which no JSON of it has: only an effect's result or an answer may try."""
     for what in ("__pydantic_private__", "__pydantic_extra__"):
         one, other = getattr(value, what, None) or {}, getattr(back, what, None) or {}
-        names = [name for name in one if name not in other or unlike(one[name], other[name]) is not None]
+        names = [
+            name
+            for name in one
+            if name not in OF_CONTEXTS and (name not in other or unlike(one[name], other[name]) is not None)
+        ]
         if names:
             why = f"{type(value).__name__}.{names[0]} is no field, so it is not stored"
             return Unlike(place, why, why)
@@ -143,6 +147,7 @@ def _unlike_dicts(value: dict[Any, Any], back: dict[Any, Any], place: Place) -> 
     return keys or _first(((mine, value[mine], back[other]) for mine, other in pairs), place)
 
 
+OF_CONTEXTS = frozenset({"_failure", "_unread"})  # what every `Context` has beside its fields
 NO_ZONE = "has no time zone; use an aware datetime"
 Comparison: TypeAlias = Callable[[Any, Any, Place], Unlike | None]
 _COMPARISONS: dict[type, Comparison] = {
@@ -155,6 +160,11 @@ _COMPARISONS: dict[type, Comparison] = {
     frozenset: _unlike_sets,
     dict: _unlike_dicts,
 }
+
+
+def _comparison_of_base(value: Any) -> Comparison | None:
+    """For a class derived from a container, such as a named tuple."""
+    return next((compare for kind, compare in _COMPARISONS.items() if isinstance(value, kind)), None)
 
 
 def unwritable(value: Any, place: Place = (), above: frozenset[int] = frozenset()) -> Unlike | None:

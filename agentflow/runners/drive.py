@@ -42,6 +42,7 @@ from agentflow.store.rows import (
     WaitRow,
 )
 from agentflow.store.segments import LENGTH, is_last_of_segment
+from agentflow.store.texts import escaped
 
 log = logging.getLogger("agentflow.runner")
 
@@ -159,11 +160,11 @@ class Drive:
         blocked = replace(
             standing,
             status="queued" if standing.status in {"running", "waiting"} else standing.status,
-            blocked=reason,
+            blocked=escaped(reason),
             due_at=None if again is None else self.store.now() + again,
         )
         if self._head is not None:
-            blocked = replace(standing_of(self._head, blocked.due_at), status="queued", blocked=reason)
+            blocked = replace(standing_of(self._head, blocked.due_at), status="queued", blocked=escaped(reason))
         await self._commit(blocked, release=True)
 
     # --- before the first step ---------------------------------------------------------------------------------

@@ -12,17 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pydantic_core
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
-from pydantic_core import PydanticSerializationError
-
 from agentflow.effects import NOT_HAPPENED, STILL_UNCLEAR, Happened
 from agentflow.errors import EffectHeld, EffectNameReused, InvalidContext, LeaseLost, RequestError
 from agentflow.failures import Business, Retryable, Unclear
 from agentflow.model.context import Context
+from agentflow.runners.results import ResultNotation, result_notation
 from agentflow.runners.retries import status_code
 from agentflow.store.rows import EffectBegun, EffectClaim, EffectFound, EffectRow, EffectStatus
+from agentflow.store.texts import checked_name, escaped
 
 if TYPE_CHECKING:
     from agentflow.runners.perform import Work
@@ -38,7 +35,7 @@ class EffectSpec:
     call: Callable[[str], Any]
     item: str | None
     once_per: str | None
-    result: TypeAdapter[Any] | None
+    result: ResultNotation
     unclear: Any
 
 
@@ -72,12 +69,14 @@ class RunLedger:
         run: Any,
     ) -> Any:
         """Carry out an effect once, or return what was recorded."""
-        stored = _stored_form(name, result)
+        for text, what in ((name, "the effect's name"), (item, "item="), (once_per, "once_per=")):
+            checked_name(text or "", what)
+        stored = result_notation(name, result)
         spec = EffectSpec(name=name, call=call, item=item, once_per=once_per, result=stored, unclear=unclear)
         found = await self._begin(spec)
         if isinstance(found, EffectFound):
             if found.row.status == "done":
-                return _decode(found.row, spec)
+                return spec.result.decode(found.row)
             self._check_idle(found, spec)
             if spec.unclear == "retry":
                 return await self._repeat(found, spec)
@@ -190,7 +189,7 @@ class RunLedger:
     async def _settle_doubt(self, found: EffectFound, spec: EffectSpec, fate: Any) -> None:
         row = found.row
         if isinstance(fate, Happened):
-            await self._settle(row, "done", result=_encode(_value_of(fate), spec))
+            await self._settle(row, "done", result=spec.result.encode(_value_of(fate))[0])
         elif fate is NOT_HAPPENED:
             await self._settle(row, "not_happened")
         else:
@@ -201,8 +200,9 @@ class RunLedger:
         self, row: EffectRow, status: Any, *, result: str | None = None, error: str | None = None
     ) -> None:
         """Settle what another claim began. Somebody may have been faster: whoever goes on looks again."""
+        told = None if error is None else escaped(error)
         await self.work.store.settle_effect(
-            self.run, self.work.token, row.key, status, begun_by=row.token, result=result, error=error
+            self.run, self.work.token, row.key, status, begun_by=row.token, result=result, error=told
         )
 
     async def _after_doubt(self, doubted: EffectFound, spec: EffectSpec) -> Any:
@@ -214,7 +214,7 @@ class RunLedger:
                 raise Retryable(
                     f"effect {spec.name!r} once per {spec.once_per!r} was begun by {found.row.run!r} meanwhile"
                 )
-            return _decode(found.row, spec)
+            return spec.result.decode(found.row)
         try:
             value = await spec.call(found.row.key)
         except Exception as error:  # noqa: BLE001  as above
@@ -234,12 +234,12 @@ class RunLedger:
                 await self._settle(found.row, "not_happened", error=str(error))
             raise
         try:
-            encoded = _encode(value, spec)
+            encoded, settled = spec.result.encode(value)
         except InvalidContext as error:
             await self._settle(found.row, "done", error=str(error))
             raise
         await self._settle(found.row, "done", result=encoded)
-        return value
+        return settled
 
     async def _fate_of(self, spec: EffectSpec, error: Exception, run: Any, key: str) -> Any:
         if did_not_happen(error):
@@ -271,12 +271,12 @@ class RunLedger:
 
     async def _record_value(self, spec: EffectSpec, key: str, value: Any) -> Any:
         try:
-            encoded = _encode(value, spec)
+            encoded, settled = spec.result.encode(value)
         except InvalidContext as error:
             await self._record(key, "done", error=str(error))
             raise
         await self._record(key, "done", result=encoded)
-        return value
+        return settled
 
     async def _record(self, key: str, status: Any, *, result: str | None = None, error: str | None = None) -> None:
         await record(self.work, key, status, result=result, error=error)
@@ -320,6 +320,7 @@ async def record(
 ) -> None:
     """Record how an effect went that this claim began, or the one of the token `begun_by`. Raises `LeaseLost`."""
     run, token = work.head.run, work.token
+    error = None if error is None else escaped(error)
     if not await work.store.settle_effect(run, token, key, status, begun_by=begun_by, result=result, error=error):
         raise LeaseLost(f"run {work.head.run!r} belongs to another worker now")
 
@@ -379,66 +380,3 @@ def did_not_happen(error: Exception) -> bool:
         return True
     status = status_code(error)
     return status is not None and 400 <= status < 500 and status not in STILL_POSSIBLE
-
-
-def _stored_form(name: str, result: type[Any] | None) -> TypeAdapter[Any] | None:
-    """How a declared result is stored. Raises `InvalidContext` if it cannot be: before the call, not after it."""
-    if result is None:
-        return None
-    try:
-        return TypeAdapter(result)
-    except PydanticUserError as error:
-        raise InvalidContext(f"effect {name!r}", f"result={result!r} is no type that can be stored: {error}") from None
-
-
-def _encode(value: Any, spec: EffectSpec) -> str:
-    if spec.result is not None:
-        return _typed_json(value, spec.name, spec.result)
-    text = _plain_json(value)
-    if text is None:
-        raise InvalidContext(
-            f"effect {spec.name!r}",
-            f"its result of type {type(value).__name__} would not come back from storage as it is; "
-            f"pass result={type(value).__name__}. The effect is recorded as done and is not repeated",
-        )
-    return text
-
-
-def _typed_json(value: Any, name: str, form: TypeAdapter[Any]) -> str:
-    try:
-        text = form.dump_json(value, warnings="error")
-        form.validate_json(text)
-    except (PydanticSerializationError, ValueError) as error:
-        raise InvalidContext(
-            f"effect {name!r}",
-            f"its result of type {type(value).__name__} is not what result= says: {error}. "
-            "The effect is recorded as done and is not repeated",
-        ) from None
-    return text.decode()
-
-
-def _plain_json(value: Any) -> str | None:
-    """The JSON of a value that comes back from it as it is, None for another."""
-    try:
-        text = pydantic_core.to_json(value)
-        return text.decode() if _same(pydantic_core.from_json(text), value) else None
-    except (ValueError, PydanticSerializationError):
-        return None
-
-
-def _same(back: Any, value: Any) -> bool:
-    if type(back) is not type(value):
-        return False
-    if isinstance(value, dict):
-        return back.keys() == value.keys() and all(_same(back[key], value[key]) for key in back)
-    if isinstance(value, list):
-        return len(back) == len(value) and all(map(_same, back, value))  # pyright: ignore[reportUnknownArgumentType]
-    return bool(back == value)
-
-
-def _decode(row: EffectRow, spec: EffectSpec) -> Any:
-    if row.result is None:
-        raise InvalidContext(f"effect {spec.name!r}", row.error or "was recorded without its result")
-    if spec.result is not None:
-        return spec.result.validate_json(row.result)
-    return pydantic_core.from_json(row.result)

@@ -29,6 +29,7 @@ from agentflow.runners.versions import Place, Versions, candidates, place_of
 from agentflow.runners.watchdog import PATIENCE, Watchdog
 from agentflow.store.protocol import Store
 from agentflow.store.rows import RunRow
+from agentflow.store.texts import escaped
 
 log = logging.getLogger("agentflow.runner")
 
@@ -275,7 +276,9 @@ class LocalRunner:
             event.set()
 
     async def _begin_session(self) -> None:
-        self._session = await self.store.open_session(self.settings.name or f"{socket.gethostname()}:{os.getpid()}")
+        self._session = await self.store.open_session(
+            escaped(self.settings.name or f"{socket.gethostname()}:{os.getpid()}")
+        )
         self._lost = False
         make_heart = self.settings.make_heart or Heart
         self._heart = make_heart(self.store, self._session, self.settings.heartbeat, self._lose_everything)

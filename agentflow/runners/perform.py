@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from agentflow.engine.commands import FailState, Perform
 from agentflow.engine.events import Answered, BodyFailed, Broken, Event, Expired, Facts, GiveUp
@@ -23,6 +23,8 @@ from agentflow.errors import ConfigurationError, EffectHeld, InvalidContext, Lea
 from agentflow.failures import OverLimit, TimedOut
 from agentflow.model.context import Context
 from agentflow.model.definition import Definition, StateDefinition, form_of
+from agentflow.model.notation import notation_of
+from agentflow.model.places import short
 from agentflow.model.run import Run, SyncRun
 from agentflow.model.values import Answer, Question, failure_of
 from agentflow.runners.ledger import RunLedger
@@ -32,6 +34,7 @@ from agentflow.runners.resources import Resources
 from agentflow.runners.retries import verdict
 from agentflow.store.protocol import Store
 from agentflow.store.rows import GroupRow, Joined, NewRun, WaitRow
+from agentflow.store.texts import escaped
 
 if TYPE_CHECKING:
     from agentflow.llm.choice import ModelAnswer
@@ -352,7 +355,11 @@ def _open_wait(work: Work) -> WaitRow:
     question = work.state.body(work.copy())
     if not isinstance(question, Question):
         raise InvalidContext(f"state {head.state!r}", f"returned {question!r}; a human state returns a Question")
-    shown = {"evidence": _jsonable(question.evidence), "suggest": _jsonable(question.suggest), "form": form_of(spec)}
+    shown = {
+        "evidence": _jsonable(question.evidence, f"state {head.state!r}: evidence"),
+        "suggest": _jsonable(question.suggest, f"state {head.state!r}: suggest"),
+        "form": form_of(spec),
+    }
     return WaitRow(
         id=wait_id(head),
         run=head.run,
@@ -361,7 +368,7 @@ def _open_wait(work: Work) -> WaitRow:
         state=head.state,
         visit=head.visit,
         kind="human",
-        question=question.text,
+        question=escaped(question.text),
         shown=to_json(shown),
         outcomes=tuple(member.name for member in spec.outcome or ()),
         roles=tuple(spec.roles),
@@ -370,15 +377,28 @@ def _open_wait(work: Work) -> WaitRow:
     )
 
 
-def _jsonable(value: object) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    return from_json(to_json(value))
+def _jsonable(value: object, where: str) -> Any:
+    """What a person is shown, as JSON values: for the eye, so types and zones may be lost. Raises `InvalidContext`."""
+    try:
+        return from_json(to_json(value.model_dump(mode="json") if isinstance(value, BaseModel) else value))
+    except (ValueError, RecursionError) as error:
+        raise InvalidContext(where, f"{short(value)} cannot be shown: {str(error).splitlines()[0]}") from None
+
+
+def _data_of(spec: Any, row: WaitRow) -> Any:
+    """What came with the decision. Raises `InvalidContext` if the form has changed since."""
+    if spec.answer is None or row.data is None:
+        return None
+    notation = notation_of(spec.answer, "data")
+    try:
+        return notation.load(row.data)
+    except ValidationError as error:
+        raise notation.invalid(error) from None
 
 
 def _decided(work: Work, row: WaitRow) -> Event:
     spec = work.state.spec
-    data = spec.answer.model_validate_json(row.data) if spec.answer is not None and row.data is not None else None
+    data = _data_of(spec, row)
     actor = from_json(row.actor)
     outcome = work.state.outcome_named(row.outcome)
     context = work.copy()

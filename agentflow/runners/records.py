@@ -16,6 +16,7 @@ from agentflow.model.context import EMPTY, Difference, Kept
 from agentflow.model.definition import Definition
 from agentflow.model.values import Actor
 from agentflow.store.rows import HistoryRow, RunRow, Standing
+from agentflow.store.texts import escaped
 
 
 def to_json(value: Any) -> str:
@@ -66,7 +67,7 @@ def standing_of(head: Head, due_at: datetime | None) -> Standing:
         visit=head.visit,
         attempt=head.attempt,
         end=head.end,
-        blocked=head.blocked,
+        blocked=None if head.blocked is None else escaped(head.blocked),
         failure=failure_to_json(head.cause if head.failure is None else head.failure),
         memory=memory_of(head),
         due_at=due_at,
@@ -78,7 +79,7 @@ def is_over_limit(standing: Standing) -> bool:
     if standing.blocked is None:
         return False
     failure = failure_from_json(standing.failure)
-    return failure is not None and failure.message == standing.blocked and failure.matches(OverLimit)
+    return failure is not None and escaped(failure.message) == standing.blocked and failure.matches(OverLimit)
 
 
 def first_row(head: Head, difference: Difference) -> HistoryRow:
@@ -125,7 +126,7 @@ def _answer_of(move: Move) -> dict[str, Any]:
         "answer": None if facts.answer is None else to_json(facts.answer),
         "failure": failure_to_json(move.failure),
         "actor": None if facts.actor is None else to_json(facts.actor),
-        "model": facts.model,
+        "model": None if facts.model is None else escaped(facts.model),
         "tokens_in": facts.tokens_in,
         "tokens_out": facts.tokens_out,
         "cost": facts.cost,

@@ -1,6 +1,6 @@
 """How the values of one type are written as JSON, and proved to come back as they were.
 
-A `Form` serves every place where a value of an author is stored: the fields of a context, the results of effects, the
+A `Notation` serves every place where a value of an author is stored: the fields of a context, the results of effects, the
 answers of people. What it cannot prove it refuses with the path, and nothing is written.
 """
 
@@ -25,7 +25,7 @@ from agentflow.model.sameness import DEEPEST, NOT_FINITE, TOO_DEEP, Unlike, sort
 from agentflow.model.utc import DATED, in_utc
 from agentflow.record import record
 
-__all__ = ["Form", "config_of", "form_of", "traits_of"]
+__all__ = ["CLOSED", "OPENED", "Notation", "config_of", "notation_of", "traits_of"]
 
 FIELD_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings")
 EXACT: frozenset[type] = frozenset({str, int, bool})  # JSON gives these back as they were, so one look is enough
@@ -36,7 +36,7 @@ OPENED, CLOSED = b"[" * (200 - DEEPEST), b"]" * (200 - DEEPEST)
 
 
 @record(kw_only=True)
-class Form:
+class Notation:
     """How values of one type are written and read."""
 
     where: str  # what a path begins with, such as `context.amount`
@@ -143,7 +143,7 @@ class Form:
 
 
 class Traits(TypedDict):
-    """What a form is told by its type."""
+    """What a notation is told by its type."""
 
     exact: type | None
     types: Exact | None
@@ -154,7 +154,7 @@ class Traits(TypedDict):
 
 
 def traits_of(annotation: Any) -> Traits:
-    """What the type of a field, a result or an answer says about its form."""
+    """What the type of a field, a result or an answer says about its notation."""
     bare = strip(annotation)
     return Traits(
         exact=bare if bare in EXACT and not marks_of(annotation) else None,
@@ -176,11 +176,11 @@ def config_of(annotation: Any) -> ConfigDict | None:
 
 
 @lru_cache(maxsize=512)
-def _form_of(annotation: Any) -> Form:
+def _notation_of(annotation: Any) -> Notation:
     adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=config_of(annotation))
-    return Form(where="value", adapter=adapter, **traits_of(annotation))
+    return Notation(where="value", adapter=adapter, **traits_of(annotation))
 
 
-def form_of(annotation: Any, where: str) -> Form:
-    """The form of a type, made once; raises what pydantic raises for a type that it does not know."""
-    return replace(_form_of(annotation), where=where)
+def notation_of(annotation: Any, where: str) -> Notation:
+    """The notation of a type, made once; raises what pydantic raises for a type that it does not know."""
+    return replace(_notation_of(annotation), where=where)
