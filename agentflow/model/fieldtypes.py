@@ -122,6 +122,8 @@ def _check_enum(enum: type[Enum], path: str) -> Iterator[Finding]:
     for member in enum:
         if not isinstance(member.value, str | int):
             yield Finding(path, f"{enum.__name__}.{member.name} has the value {member.value!r}; use a str or an int")
+        elif isinstance(member.value, int) and not -(2**63) <= member.value < 2**63:
+            yield Finding(path, f"{enum.__name__}.{member.name} has a value of more than 64 bits; use a smaller one")
 
 
 def _check_literal(bare: Any, path: str) -> Iterator[Finding]:

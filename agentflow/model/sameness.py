@@ -133,10 +133,14 @@ def _unlike_lists(value: Any, back: Any, place: Place) -> Unlike | None:
 
 
 def _unlike_sets(value: Any, back: Any, place: Place) -> Unlike | None:
-    mine = {item: item for item in value}
-    if len(mine) != len(back) or any(item not in mine for item in back):
+    if len(value) != len(back):
         return _changed(value, back, place)
-    return _first(((ITEM, mine[item], item) for item in back), place)
+    mine = {item: item for item in value}
+    # An instant that a clock change makes ambiguous equals none in another zone, so it must be looked for.
+    missing = [item for item in back if item not in mine]
+    if not all(any(unlike(one, item) is None for one in value) for item in missing):
+        return _changed(value, back, place)
+    return _first(((ITEM, mine[item], item) for item in back if item in mine), place)
 
 
 def _unlike_dicts(value: dict[Any, Any], back: dict[Any, Any], place: Place) -> Unlike | None:
