@@ -183,7 +183,8 @@ def _check_class(kind: type[Any], path: str, seen: frozenset[Any]) -> Iterator[F
         yield Finding(path, f"dataclass {kind.__name__} must be frozen=True, or a pydantic model")
     if issubclass(kind, BaseModel) and kind.__private_attributes__:
         names = ", ".join(kind.__private_attributes__)
-        yield Finding(path, f"{kind.__name__} has private attributes ({names}), which are not stored")
+        own = "; derive it from BaseModel, a Context is for a whole run" if "_unread" in names else ""
+        yield Finding(path, f"{kind.__name__} has private attributes ({names}), which are not stored{own}")
     if issubclass(kind, BaseModel) and kind.model_config.get("extra") == "allow":
         yield Finding(path, f"{kind.__name__} allows extra fields, whose types are unknown")
     if issubclass(kind, BaseModel):

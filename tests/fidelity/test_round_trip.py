@@ -49,7 +49,7 @@ def check_plan(made: Made) -> None:
 
 
 @given(contexts())
-@examples(500)
+@examples(300)
 def test_b54_any_value_of_any_type_comes_back(made: Made) -> None:
     check_plan(made)
 
