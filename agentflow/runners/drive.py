@@ -349,7 +349,8 @@ class Drive:
 
     async def _have_stopped(self, head: Head) -> bool:
         """Stop the branches of the group in which the run stands; whether all have settled."""
-        row = await self.store.stop_branches(head.run, head.state, head.visit, expired=False)
+        token = self.row.token or ""
+        row = await self.store.stop_branches(head.run, head.state, head.visit, token=token, expired=False)
         return row is None or row.is_over
 
     # --- commits -----------------------------------------------------------------------------------------------

@@ -49,9 +49,9 @@ async def perform_group(work: "Work") -> "Event | Parked":
     now, expiry = work.store.now(), _expiry(work, row)
     is_late = expiry is not None and expiry <= now
     if not row.is_over and (row.decided or is_late):
-        row = (
-            await work.store.stop_branches(head.run, head.state, head.visit, expired=is_late and not row.decided) or row
-        )
+        too_late = is_late and not row.decided
+        place = (head.run, head.state, head.visit)
+        row = await work.store.stop_branches(*place, token=work.token, expired=too_late) or row
     if not row.is_over:
         return Parked(None, None if row.stopping else expiry)
     if row.expired:
@@ -306,7 +306,8 @@ async def _begin_again(work: "Work", row: GroupRow) -> None:
             before = head_of(one, work.definition.context.empty)
             anew = replace(before, status="queued", failure=None, attempt=0, lost=0, generation=before.generation + 1)
             memories[one.id] = standing_of(anew, None).memory
-    await work.store.begin_branches_again(head.run, head.state, head.visit, memories, generation=head.generation)
+    place = (head.run, head.state, head.visit)
+    await work.store.begin_branches_again(*place, memories, token=work.token, generation=head.generation)
 
 
 # --- settling ----------------------------------------------------------------------------------------------------

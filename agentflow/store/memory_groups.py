@@ -99,12 +99,14 @@ class GroupsInMemory:
             found = {name: [row.difference for row in self._runs[name].history[1:]] for name in names}
         return {name: differences for name, differences in found.items() if differences}
 
-    async def stop_branches(self, run: str, state: str, visit: int, *, expired: bool) -> GroupRow | None:
+    async def stop_branches(self, run: str, state: str, visit: int, *, token: str, expired: bool) -> GroupRow | None:
         """Stop the branches that have not settled; the group as it is then."""
         now, place = self.now(), (run, state, visit)
         with self._lock:
             before = self._groups.rows.get(place)
-            if before is None or before.is_over:
+            if before is None or self._runs[run].row.token != token:
+                return None
+            if before.is_over:
                 return before
             stopped = 0
             for name in self._groups.branches[place]:
@@ -124,13 +126,13 @@ class GroupsInMemory:
             return after
 
     async def begin_branches_again(
-        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, generation: int
+        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, token: str, generation: int
     ) -> None:
         """Let the named branches begin again where they stood, each with its memory."""
         now, place = self.now(), (run, state, visit)
         with self._lock:
             before = self._groups.rows.get(place)
-            if before is None:
+            if before is None or self._runs[run].row.token != token:
                 return
             for name, memory in memories.items():
                 row: RunRow = self._runs[name].row

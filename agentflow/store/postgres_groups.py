@@ -87,15 +87,17 @@ class GroupsInPostgres:
             found[branch].append(difference)
         return found
 
-    async def stop_branches(self, run: str, state: str, visit: int, *, expired: bool) -> GroupRow | None:
+    async def stop_branches(self, run: str, state: str, visit: int, *, token: str, expired: bool) -> GroupRow | None:
         """Stop the branches that have not settled; the group as it is then."""
         place = {"run": run, "state": state, "visit": visit, "now": self._given_now}
 
         async def stop(connection: Using) -> GroupRow | None:
             await connection.rows(sql.lock_branches, place)
-            await connection.row(own.lock_run, {"id": run})
+            held = await connection.row(own.lock_run, {"id": run})
             before = await _group_at(connection, place)
-            if before is None or before.is_over:
+            if before is None or held is None or held[0] != token:
+                return None
+            if before.is_over:
                 return before
             stopped = [row[0] for row in await connection.rows(sql.stop_resting_branches, place)]
             for branch in stopped:
@@ -109,16 +111,16 @@ class GroupsInPostgres:
         return found
 
     async def begin_branches_again(
-        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, generation: int
+        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, token: str, generation: int
     ) -> None:
         """Let the named branches begin again where they stood, each with its memory."""
         place = {"run": run, "state": state, "visit": visit, "now": self._given_now}
 
         async def begin(connection: Using) -> None:
             await connection.rows(sql.lock_branches, place)
-            await connection.row(own.lock_run, {"id": run})
+            held = await connection.row(own.lock_run, {"id": run})
             before = await _group_at(connection, place)
-            if before is None:
+            if before is None or held is None or held[0] != token:
                 return
             for branch, memory in memories.items():
                 values = {"id": branch, "memory": memory, "now": self._given_now}

@@ -255,17 +255,21 @@ class Store(Protocol):
         """What each of its branches changed by its own transitions, in order; branches without any are left out."""
         ...
 
-    async def stop_branches(self, run: str, state: str, visit: int, *, expired: bool) -> GroupRow | None:
+    async def stop_branches(self, run: str, state: str, visit: int, *, token: str, expired: bool) -> GroupRow | None:
         """Stop the branches that have not settled: those at rest at once, others at their next commit.
 
-        The group as it is then, None if there is none; a group that is over is left as it is.
+        The group as it is then, None if there is none or `token` is no longer that of the run; a group that is over is
+        left as it is.
         """
         ...
 
     async def begin_branches_again(
-        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, generation: int
+        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, token: str, generation: int
     ) -> None:
-        """Let the named branches, which failed or were stopped, begin again where they stood, each with its memory."""
+        """Let the named branches, which failed or were stopped, begin again where they stood, each with its memory.
+
+        Nothing is written if `token` is no longer that of the run.
+        """
         ...
 
     # Effects

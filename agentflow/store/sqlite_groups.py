@@ -46,10 +46,12 @@ def settle(writing: Writing, settled: Settled | None, now: int) -> None:
         writing.change(statements.wake_run, {"id": settled.parent, "now": now})
 
 
-def stop(writing: Writing, place: Mapping[str, object], *, expired: bool) -> GroupRow | None:
+def stop(writing: Writing, place: Mapping[str, object], *, token: str, expired: bool) -> GroupRow | None:
     """Stop the branches that have not settled; the group as it is then."""
     before = group_at(writing, place)
-    if before is None or before.is_over:
+    if before is None or not _is_held(writing, place, token):
+        return None
+    if before.is_over:
         return before
     stopped = [run for (run,) in writing.rows(sql.stop_resting_branches, place)]
     for run in stopped:
@@ -60,14 +62,22 @@ def stop(writing: Writing, place: Mapping[str, object], *, expired: bool) -> Gro
     return after
 
 
-def begin_again(writing: Writing, place: Mapping[str, object], memories: Mapping[str, str], generation: int) -> None:
+def begin_again(
+    writing: Writing, place: Mapping[str, object], memories: Mapping[str, str], *, token: str, generation: int
+) -> None:
     """Let branches that did not get done begin again, each with its memory."""
     before = group_at(writing, place)
-    if before is None:
+    if before is None or not _is_held(writing, place, token):
         return
     for run, memory in memories.items():
         writing.change(sql.begin_branch_again, {"id": run, "memory": memory, "now": place["now"]})
     _count(writing, before.begun_again(generation))
+
+
+def _is_held(writing: Writing, place: Mapping[str, object], token: str) -> bool:
+    """Whether the run is still in the hands of the claim of that token."""
+    claim = writing.row(statements.claim_of_run, {"id": place["run"]})
+    return claim is not None and claim[0] == token
 
 
 def group_at(writing: Writing, place: Mapping[str, object]) -> GroupRow | None:
@@ -108,15 +118,17 @@ class GroupsInSqlite:
             found[branch].append(difference)
         return found
 
-    async def stop_branches(self, run: str, state: str, visit: int, *, expired: bool) -> GroupRow | None:
+    async def stop_branches(self, run: str, state: str, visit: int, *, token: str, expired: bool) -> GroupRow | None:
         """Stop the branches that have not settled; the group as it is then."""
         place = {"run": run, "state": state, "visit": visit, "now": self._now()}
-        found: GroupRow | None = await self._writes.do(lambda writing: stop(writing, place, expired=expired))
+        found: GroupRow | None = await self._writes.do(
+            lambda writing: stop(writing, place, token=token, expired=expired)
+        )
         return found
 
     async def begin_branches_again(
-        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, generation: int
+        self, run: str, state: str, visit: int, memories: Mapping[str, str], *, token: str, generation: int
     ) -> None:
         """Let the named branches begin again where they stood, each with its memory."""
         place = {"run": run, "state": state, "visit": visit, "now": self._now()}
-        await self._writes.do(lambda writing: begin_again(writing, place, memories, generation))
+        await self._writes.do(lambda writing: begin_again(writing, place, memories, token=token, generation=generation))
