@@ -36,11 +36,11 @@ async def export_run(store: Store, definition: Definition | None, row: RunRow) -
         "waits": [
             _plain(wait, keep=REQUEST_ID) for wait in await store.waits(run=row.id, status=None, limit=row.revision + 2)
         ],
+        "commands": [_plain(command, keep=REQUEST_ID) for command in await store.commands(row.id)],
         "branches": [
             {"id": one.id, "status": one.standing.status, "group": one.group_state, "visit": one.group_visit}
             for one in await _branches(store, row)
         ],
-        "commands": [_plain(command, keep=REQUEST_ID) for command in await store.commands(row.id)],
     }
 
 

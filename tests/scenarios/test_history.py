@@ -164,6 +164,7 @@ async def test_an_export_holds_all_of_a_run_in_a_stable_order(store: str) -> Non
     await app.close()
     assert list(document) == [
         "v", "run", "definition", "context", "history", "attempts", "effects", "waits", "commands",
+        "branches",
     ]  # fmt: skip
     assert document["v"] == 1
     assert (document["run"]["id"], document["run"]["status"], document["run"]["end"]) == ("r", "completed", "paid")
