@@ -486,7 +486,10 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
             return True
         if not self._rests(row):
             return False
-        for branch in await unsettled_branches(self._store, row):
+        branches = await unsettled_branches(self._store, row)
+        if not branches and await self._store.group(row.id, row.standing.state, row.standing.visit) is not None:
+            return row.paused or _is_stuck(row)  # they have settled since the row was read: it is about to go on
+        for branch in branches:
             if branch.awaits == 0 and not await self._has_come_back(branch):
                 return False
         return True

@@ -402,11 +402,19 @@ async def test_no_items_meet_at_once(store: str) -> None:
 async def test_no_more_than_max_parallel_items_are_at_work_at_a_time(store: str) -> None:
     world = World()
     flow = plain_each(world, max_parallel=3)
-    items = tuple(f"item{number}" for number in range(12))
+    items = tuple(f"item{number:02}" for number in range(12))
+    world.gates = {item: asyncio.Event() for item in items}
     async with App([flow], store=store) as app:
-        over = await app.run(flow, Case(items=items), id="r", timeout=SOON)
-    assert (over.status, tuple(over.context.log)) == ("completed", items)
-    assert 1 < world.most <= 3
+        await app.start(flow, Case(items=items), id="r")
+        await world.until_begun(*items[:3])
+        for number, item in enumerate(items):
+            await world.until_begun(item)
+            assert sorted(world.done) == list(items[: number + 3])  # the next begins when one is done
+            world.gates[item].set()
+            if number + 3 < len(items):
+                await world.until_begun(items[number + 3])
+        over = await app.result("r", flow, timeout=SOON)
+    assert (over.status, tuple(over.context.log), world.most) == ("completed", items, 3)
 
 
 async def test_more_items_than_are_allowed_create_nothing_and_are_a_failure(store: str) -> None:
