@@ -213,8 +213,8 @@ class App(BlockingVerbs, OperatingVerbs, DeployVerbs, LaterVerbs):
     async def _drive_for_caller(self, row: RunRow) -> RunRow:
         """Drive a run that somebody waits for: a blocked one is looked at now, what blocked it may be mended."""
         runner = await self._runner()
+        runner.forget_refusal(row.id)  # it is of before: the run may have been migrated since
         if row.standing.blocked is not None and not is_over_limit(row.standing):  # that changes by `resume` alone
-            runner.forget_refusal(row.id)
             await wake_run(self._store, row.id)
             row = await self._row(row.id)
         await self._drive_all(runner, row)

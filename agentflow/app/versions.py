@@ -35,7 +35,7 @@ async def with_doubts(found: Why, known: Versions, row: RunRow) -> Why:
 
 
 async def others_may_take(store: Store, run: str, own: str | None) -> bool:
-    """Whether a run that this code refused goes on after all: it is another's, or was migrated, or will be in a moment.
+    """Whether a run that this code refused goes on after all: it was claimed anew, or migrated, or will be in a moment.
 
     As long as other workers live, they get that moment.
     """
@@ -43,7 +43,7 @@ async def others_may_take(store: Store, run: str, own: str | None) -> bool:
     until = loop.time() + OTHERS
     while True:
         row = await store.run(run)
-        if row is None or row.session not in {None, own} or (row.session is None and row.standing.blocked is None):
+        if row is None or row.session is not None or row.standing.blocked is None:
             return True
         now = store.now()
         others = any(session.id != own and session.lease_until > now for session in await store.sessions())

@@ -80,6 +80,7 @@ class Drive:
     _yielded_at: float = 0.0
     _time: Callable[[], float] = time.monotonic  # replaced by the clock of the loop
     _half: int = 0  # of the bytes that the context may have
+    _carries_out_cancel: bool = False
 
     def __post_init__(self) -> None:
         self._revision = self.row.revision
@@ -94,6 +95,11 @@ class Drive:
         """Whether there is nothing left to do but to carry out a cancel, for which any code will do."""
         return self.row.standing.status == "cancelling" or self._cancel_wanted()
 
+    @property
+    def carries_out_cancel(self) -> bool:
+        """Whether it is at that already: there is no body left that could be stopped."""
+        return self._carries_out_cancel
+
     async def run(self) -> Ended:
         """Go on until the run waits, ends, or is somebody else's."""
         try:
@@ -103,7 +109,7 @@ class Drive:
 
     async def _run(self) -> Ended:
         if self.is_cancelled:
-            return await self._cancelled(head_of(self.row, self.definition.context.empty))
+            return await self._cancelled(self._bare_head())
         head = await self._load()
         lost = self._lost_attempts(head)
         if self.row.claims_without_progress > MAX_CRASHES:
@@ -149,12 +155,12 @@ class Drive:
 
     async def cancel_now(self) -> Ended:
         """Carry out a cancel whose body was stopped; what the body did is discarded."""
-        return "lost" if self._head is None else await self._cancelled(self._head)
+        return await self._cancelled(self._head or self._bare_head())
 
-    async def block(self, reason: str, *, again: timedelta | None = BLOCKED_FOR) -> None:
+    async def block(self, reason: str, *, again: timedelta | None = BLOCKED_FOR) -> bool:
         """The code or the set-up at hand does not fit the run: leave it as it is, to be looked at again after a while.
 
-        Where `again` is None, only a command wakes it.
+        Where `again` is None, only a command wakes it. False if the run is in our hands no longer.
         """
         standing = self.row.standing
         blocked = replace(
@@ -165,7 +171,7 @@ class Drive:
         )
         if self._head is not None:
             blocked = replace(standing_of(self._head, blocked.due_at), status="queued", blocked=escaped(reason))
-        await self._commit(blocked, release=True)
+        return await self._commit(blocked, release=True) != "lost"
 
     # --- before the first step ---------------------------------------------------------------------------------
 
@@ -182,6 +188,10 @@ class Drive:
             head = replace(head, status=next_status(head.status, "claim"))
         self._half = context_limit(limits_of(self.definition, head)) // 2
         return replace(head, blocked=None)
+
+    def _bare_head(self) -> Head:
+        """Where the run stands, without its context: a cancel needs none."""
+        return head_of(self.row, self.definition.context.empty)
 
     def _cancel_wanted(self) -> bool:
         return "cancel" in object_of(self.row.request)
@@ -333,7 +343,9 @@ class Drive:
 
     async def _cancelled(self, head: Head) -> Ended:
         """Carry out a cancel, once the commit that met it is durable; branches are stopped before."""
-        if self.definition.states[head.state].kind == "group" and not await self._have_stopped(head):
+        self._carries_out_cancel = True
+        state = self.definition.states.get(head.state)  # other code may name its states otherwise
+        if (state is None or state.kind == "group") and not await self._have_stopped(head):
             stopping = replace(head, status="cancelling", blocked=None)
             reply = await self._commit(standing_of(stopping, None), release=True, cancels=True)
             return "lost" if reply == "lost" else "waiting"

@@ -316,12 +316,13 @@ async def _begin_again(work: "Work", row: GroupRow) -> None:
 def settled_by(definition: Definition, row: RunRow, status: str) -> Settled | None:
     """What the end of a run means to the group whose branch it is."""
     branch = branch_of(row)
-    branching = None if branch is None else definition.states[branch.group].branching
-    if branch is None or branching is None:
+    if branch is None:
         return None
+    group = definition.states.get(branch.group)  # any code may carry out a cancel, also one without this group
+    branching = None if group is None else group.branching
     outcomes: dict[str, Any] = {"completed": "done", "failed": "failed", "cancelled": "stopped"}
     frees: tuple[int, ...] = ()
-    if status == "completed" and branching.needs is not None:
+    if status == "completed" and branching is not None and branching.needs is not None:
         frees = tuple(
             position
             for position, other in enumerate(branching.heads)
@@ -333,5 +334,5 @@ def settled_by(definition: Definition, row: RunRow, status: str) -> Settled | No
         visit=branch.visit,
         outcome=outcomes[status],
         frees=frees,
-        slot=branching.max_parallel is not None,
+        slot=branching is not None and branching.max_parallel is not None,
     )

@@ -103,6 +103,7 @@ class LocalRunner:
     _changed: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _loop_task: "asyncio.Task[None] | None" = None
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _heart: "Beating | None" = None
     _stopping: bool = False
     _trouble: "Trouble | None" = None
@@ -192,9 +193,10 @@ class LocalRunner:
     def cancel_body(self, run: str) -> None:
         """Stop the body at work for a run whose cancel was requested."""
         held = self._tasks.get(run)
-        if held is not None and held.begun and not held.cancelled:  # one that has not begun is met again in a moment
-            held.cancelled = True
-            held.task.cancel()
+        if held is None or not held.begun or held.cancelled or held.drive.carries_out_cancel:
+            return  # one that has not begun is met again in a moment
+        held.cancelled = True
+        held.task.cancel()
 
     async def stop(self) -> None:
         """Finish the bodies at work, give all runs back, and end the session."""
@@ -311,6 +313,10 @@ class LocalRunner:
         self._wake.clear()
 
     async def _claim_due(self) -> None:
+        async with self._claiming:  # what another task is being given would be due here, and beyond what is free
+            await self._claim_what_is_free()
+
+    async def _claim_what_is_free(self) -> None:
         assert self._session is not None  # start() opened it
         free = self.settings.concurrency - len(self._tasks)
         if free <= 0:
@@ -429,9 +435,9 @@ class LocalRunner:
         level = logging.INFO if is_known else logging.ERROR  # a deploy may block thousands, all for the same reason
         log.log(level, "run %s: %s", row.id, error, exc_info=None if isinstance(error, AgentflowError) else error)
         self._wanted.discard(row.id)
-        self._refused[row.id] = error
         reason = str(error) or type(error).__name__
-        await drive.block(reason, again=self._again(row, error, reason))
+        if await drive.block(reason, again=self._again(row, error, reason)):
+            self._refused[row.id] = error  # else it was migrated meanwhile, or taken by others
 
     def _again(self, row: RunRow, error: Exception, reason: str) -> timedelta:
         """When a blocked run may be claimed anew. What this code refuses, other code may take at once."""
