@@ -1,5 +1,6 @@
 """Whole runs over the real client, store and runner, with a model that answers from the labels of the input."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,14 +32,23 @@ class Seen:
     """The contexts of all runs as they were committed, by run and revision."""
 
     contexts: dict[tuple[str, int], Context] = field(default_factory=dict[tuple[str, int], Context])
+    _more: asyncio.Event = field(default_factory=asyncio.Event)
 
     def watch(self, app: App, workflow: Workflow[Any, Any]) -> None:
         plan = workflow.definition.context
 
         def keep(head: Head) -> None:
             self.contexts[head.run, head.revision] = plan.copy(head.kept, head.cause)
+            self._more.set()
 
         app._settings.on_commit = keep
+
+    async def until_seen(self, run: Snapshot[Any]) -> None:
+        """Whoever reads a commit may be a turn of the loop ahead of the one who made it."""
+        async with asyncio.timeout(WITHIN.total_seconds()):
+            while (run.id, run.revision) not in self.contexts:
+                self._more.clear()
+                await self._more.wait()
 
 
 async def refund_run(
@@ -66,6 +76,7 @@ async def refund_run(
 
 async def faults_of_history(app: App, workflow: Workflow[Any, Any], run: Snapshot[Any], seen: Seen) -> Sequence[str]:
     """What is wrong with a run's history: a missing row, or a revision that is not what was seen live."""
+    await seen.until_seen(run)
     history = await app.history(run.id)
     faults = [] if len(history) == run.revision + 1 else [f"{len(history)} rows for {run.revision} transitions"]
     for number in range(1, run.revision + 1):
